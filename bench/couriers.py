@@ -28,7 +28,7 @@ from windlass.base.ids import new_id
 from windlass.base.signing import key_of, new_secret, signature
 from windlass.config import Settings
 from windlass.control.context.call import encode
-from windlass.control.records.outbox import DELIVER, work_of
+from windlass.control.records.outbox import DELIVERY_WORK, work_of
 from windlass.control.reporting.delivery import MAX_CONCURRENT_SERVICES
 from windlass.control.reporting.webhooks import attempts_of
 from windlass.core.words.webhook_payload import NamedId, Subscription, WebhookPayload, render
@@ -158,7 +158,7 @@ class Caller:
                 [(webhook, lane, "DEPLOYMENT_SUCCEEDED", body) for webhook, lane in places]
             )
             for webhook in {webhook for webhook, _ in places}:
-                await tx.work.schedule(DELIVER, work_of(webhook), org=self._org)
+                await tx.work.schedule(DELIVERY_WORK, work_of(webhook), org=self._org)
             return made
 
         return await self._ctx.store.write(change)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from bench.machine import SERVER_CORE, run_module
 from windlass.api.answers import HttpAnswer
-from windlass.api.requests import PLAIN, Request
+from windlass.api.requests import PLAIN_DIALECT, Request
 from windlass.config import Settings
 from windlass.install.installation import Installation, install
 
@@ -85,7 +85,7 @@ def _request(header: bytes) -> Request:
     path = "/project/00000000-0000-4000-8000-000000000000"
     headers = [(b"host", b"127.0.0.1"), (b"authorization", header)]
     scope = {"type": "http", "method": "GET", "path": path, "headers": headers, "client": ("127.0.0.1", 1)}
-    return Request(b"0123456789abcdef00000001", scope, "GET", path, PLAIN, dict(headers))
+    return Request(b"0123456789abcdef00000001", scope, "GET", path, PLAIN_DIALECT, dict(headers))
 
 
 async def _each(calls: int, deed: Callable[..., Awaitable[Any]], *given: Any) -> float:

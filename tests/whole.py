@@ -29,7 +29,7 @@ from windlass.config import Settings
 from windlass.docker.client import Docker, EngineRefused
 from windlass.install import mark
 from windlass.install.installation import Installation, install
-from windlass.process.builds.artifacts import CACHE
+from windlass.process.builds.artifacts import CACHE_FOLDER
 
 PATIENCE = 80.0
 BETWEEN_VISITS = 0.005
@@ -216,7 +216,7 @@ class Processes:
         """Returns the folders of single services, without those that are shared."""
         places = ("run/services", "run/volumes", "run/ports", "builds")
         found = [path for place in places for path in (self._folder / place).glob("*")]
-        return [path for path in found if path != self._folder / "builds" / CACHE]
+        return [path for path in found if path != self._folder / "builds" / CACHE_FOLDER]
 
 
 def _began(process: int) -> str:

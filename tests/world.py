@@ -36,7 +36,7 @@ from windlass.base.private import private_file
 from windlass.config import DATABASE, Settings
 from windlass.control.context.context import OutgoingHttp, Repositories
 from windlass.control.context.place import EngineAccess, HttpRouter, Place
-from windlass.control.context.places import LOCAL, Places
+from windlass.control.context.places import LOCAL_ID, Places
 from windlass.control.kinds import find_kinds, kinds_of
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.records.sole_organization import note_sharing
@@ -44,7 +44,7 @@ from windlass.core.declare.registry import Registry
 from windlass.engines.servers import Servers
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
-from windlass.store import CLUSTER
+from windlass.store import CLUSTER_PREFIX
 from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
 from windlass.terraform.kind import TerraformKind
@@ -365,7 +365,7 @@ async def make_world(
             transport=out,
         )
         places, note = installation.ctx.places, installation.instance_check.note
-        await engine.start(installation.note_change, installation.ctx.logs.take, partial(note, LOCAL))
+        await engine.start(installation.note_change, installation.ctx.logs.take, partial(note, LOCAL_ID))
         await places.start(installation.note_change, installation.ctx.logs.take, note)
         await note_sharing(installation.ctx)
         installation.ctx.store.listen(_clusters_to(places))
@@ -410,8 +410,8 @@ def _empty_database() -> bytes:
 
 def _clusters_to(places: Places) -> Callable[[str], None]:
     def heard(word: str) -> None:
-        if word.startswith(CLUSTER):
-            places.note_changed(word.removeprefix(CLUSTER))
+        if word.startswith(CLUSTER_PREFIX):
+            places.note_changed(word.removeprefix(CLUSTER_PREFIX))
 
     return heard
 

@@ -23,7 +23,7 @@ from bench.load import CONNECTIONS, Load, Loaded, Loading
 from bench.machine import LOAD_CORE, Asked, Failed, resident
 from bench.measure import Bench, Line, Target
 from bench.servers import ANY_REQUEST, Server, free_port
-from windlass.gateway.starting import ENVIRONMENT
+from windlass.gateway.starting import GATEWAY_ENVIRONMENT
 
 _REQUEST = f"GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n"
 _IDLE = 800
@@ -138,7 +138,7 @@ def _started(folder: Path, pair: Path) -> Iterator[Mapping[str, Server]]:
             port = free_port()
             logs = folder / name
             logs.mkdir()
-            server = Server(command(port), port, logs, ENVIRONMENT if name == "router" else None)
+            server = Server(command(port), port, logs, GATEWAY_ENVIRONMENT if name == "router" else None)
             stack.callback(server.stop)
             return server
 

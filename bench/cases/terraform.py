@@ -13,7 +13,7 @@ from bench.machine import SERVER_CORE, Failed, stay_on
 from bench.measure import Bench, Line, Target
 from bench.servers import windlass
 from bench.services import DeployedModule, commit_all, make_environment
-from windlass.terraform.programs import NAMES
+from windlass.terraform.programs import PROGRAM_NAMES
 
 _MODULE: Final = """resource "terraform_data" "made" {
   count = 10
@@ -24,7 +24,7 @@ output "made" { value = terraform_data.made[0].output }
 
 
 def run(bench: Bench) -> list[Line]:
-    engine = next((engine for engine, name in NAMES.items() if shutil.which(name)), "")
+    engine = next((engine for engine, name in PROGRAM_NAMES.items() if shutil.which(name)), "")
     if not engine:
         print("neither terraform nor tofu is installed: their runs are left out")
         return []
@@ -45,9 +45,9 @@ def run(bench: Bench) -> list[Line]:
         def by_the_program() -> float:
             _change(theirs, next(numbers))
             began = time.perf_counter()
-            _command(theirs, NAMES[engine], "init", "-input=false")
-            _command(theirs, NAMES[engine], "plan", "-input=false", "-out=plan")
-            _command(theirs, NAMES[engine], "apply", "-input=false", "plan")
+            _command(theirs, PROGRAM_NAMES[engine], "init", "-input=false")
+            _command(theirs, PROGRAM_NAMES[engine], "plan", "-input=false", "-out=plan")
+            _command(theirs, PROGRAM_NAMES[engine], "apply", "-input=false", "plan")
             return time.perf_counter() - began
 
         by_windlass()

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.audit.chains import adding, verdict
 from tests.store.stores import Place
 from windlass.cli.main import main
-from windlass.store.chain import BEGINNING, Head, chain_rows, hash_of
+from windlass.store.chain import FIRST_HASH, Head, chain_rows, hash_of
 from windlass.terminal.command_errors import CommandRefused
 
 COUNT = 9
@@ -131,7 +131,7 @@ async def forge(place: Place) -> None:
         "seq, id, org, kind, target, at, body, family, subject, subject_family, actor, origin, project, "
         "environment"
     )
-    before = BEGINNING
+    before = FIRST_HASH
     for event in await place.sql(f"SELECT {columns} FROM event ORDER BY seq"):
         before = hash_of(before, event)
         await place.sql("UPDATE event SET hash = $1 WHERE seq = $2", before, event[0])
@@ -188,9 +188,9 @@ def command(place: Place, *words: str) -> Any:
 
 def test_each_hash_of_the_audit_chain_depends_on_all_earlier_events():
     def ends(events: list[tuple[str]]) -> Any:
-        return list(chain_rows(Head(0, BEGINNING), events))[-1][-1]
+        return list(chain_rows(Head(0, FIRST_HASH), events))[-1][-1]
 
     assert ends([("a",), ("b",)]) == ends([("a",), ("b",)])
     assert ends([("a",), ("b",)]) != ends([("b",), ("a",)])
     assert ends([("ab",)]) != ends([("a",), ("b",)])
-    assert hash_of(BEGINNING, ("a", "b")) != hash_of(BEGINNING, ("ab", "")), "where one ends is part of it"
+    assert hash_of(FIRST_HASH, ("a", "b")) != hash_of(FIRST_HASH, ("ab", "")), "where one ends is part of it"

@@ -24,7 +24,7 @@ from tests.fakes.builder import FILES_OF_EXAMPLES
 from tests.fakes.engine import FakeEngine
 from tests.fakes.registries import FakeRegistries
 from tests.world import ADMIN, Answer, World, make_world
-from windlass.core.access import WORDS, Scope
+from windlass.core.access import SCOPE_WORDS, Scope
 from windlass.core.declare.operations import Operation
 from windlass.core.declare.resource import Family
 from windlass.store import NEVER
@@ -60,7 +60,7 @@ class Stage:
         return Plot(self, self.plot.tenant)
 
     async def _tenant(self, org: str, admin: str) -> Tenant:
-        tokens = {Scope[word.upper()]: await self.token(org, admin, scopes=[word]) for word in WORDS}
+        tokens = {Scope[word.upper()]: await self.token(org, admin, scopes=[word]) for word in SCOPE_WORDS}
         return Tenant(org, admin, tokens)
 
     async def token(self, org: str, admin: str, **fields: Any) -> str:

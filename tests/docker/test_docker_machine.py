@@ -14,7 +14,7 @@ from tests.docker.watched import until
 from windlass.docker import watch
 from windlass.docker.engine import DockerEngine
 from windlass.docker.inspection import milliseconds, outcome_of
-from windlass.engines.engine import UNKNOWN
+from windlass.engines.engine import UNKNOWN_LIMITS
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -88,7 +88,7 @@ async def test_resource_limits_are_read_when_the_engine_is_started(machine, engi
 
 async def test_limits_of_an_engine_that_was_away_at_the_start_are_learned_when_it_comes(machine, engine):
     await begin(engine)
-    assert (engine.limits, engine.identity) == (UNKNOWN, "")
+    assert (engine.limits, engine.identity) == (UNKNOWN_LIMITS, "")
     await machine.begin()
     await until(lambda: engine.limits.cpu == 2000)
 

@@ -33,7 +33,11 @@ def listen(watcher: EventWatcher, org: str, count: int) -> int:
     """Starts containers of an organization. Returns of how many the output is read."""
     before = len(watcher._followers)
     for number in range(count):
-        labels = {names.SERVICE: "shop", names.POD: f"shop-{number}", names.ORGANIZATION: org}
+        labels = {
+            names.SERVICE_LABEL: "shop",
+            names.POD_LABEL: f"shop-{number}",
+            names.ORGANIZATION_LABEL: org,
+        }
         watcher.listen(f"{org}{number}", labels)
     return len(watcher._followers) - before
 

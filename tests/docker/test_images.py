@@ -11,7 +11,7 @@ from tests.engines.dockers import BOX
 from tests.marks import nightly
 from windlass.docker.client.client import Pace
 from windlass.docker.execute import TIMED_OUT
-from windlass.engines.engine import UNKNOWN, ArtifactLost, EngineError
+from windlass.engines.engine import UNKNOWN_LIMITS, ArtifactLost, EngineError
 from windlass.engines.workload import (
     Artifact,
     Phase,
@@ -31,7 +31,7 @@ async def test_a_missing_built_image_is_not_requested_from_a_registry(engine):
 
 
 async def test_an_instance_above_the_limits_of_the_machine_is_refused_and_leaves_nothing(engine):
-    await until(lambda: engine.limits != UNKNOWN)
+    await until(lambda: engine.limits != UNKNOWN_LIMITS)
     it = wanted(cpu=1_000_000)
     with pytest.raises(EngineError, match="cpu: must be at most"):
         await engine.run(it, 0)
@@ -39,8 +39,8 @@ async def test_an_instance_above_the_limits_of_the_machine_is_refused_and_leaves
 
 
 async def test_an_instance_that_docker_refuses_is_an_error_and_leaves_nothing(engine):
-    await until(lambda: engine.limits != UNKNOWN)
-    engine.limits = UNKNOWN  # as if the machine had not told them yet
+    await until(lambda: engine.limits != UNKNOWN_LIMITS)
+    engine.limits = UNKNOWN_LIMITS  # as if the machine had not told them yet
     it = wanted(cpu=1_000_000)
     with pytest.raises(EngineError, match="CPUs"):
         await engine.run(it, 0)

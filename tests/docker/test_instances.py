@@ -24,7 +24,7 @@ from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.engine import DockerEngine
 from windlass.docker.execute import execute
 from windlass.docker.resources import DockerResources
-from windlass.engines.engine import UNKNOWN, EngineError, InstanceEnded
+from windlass.engines.engine import UNKNOWN_LIMITS, EngineError, InstanceEnded
 from windlass.engines.workload import (
     Artifact,
     Phase,
@@ -46,7 +46,7 @@ async def test_an_instance_has_only_the_capabilities_that_official_images_need(e
 
 async def test_an_engine_reads_its_resource_limits_and_refuses_workloads_above_them(engine, raw):
     machine = await raw.json("GET", "/info")
-    await until(lambda: engine.limits != UNKNOWN)
+    await until(lambda: engine.limits != UNKNOWN_LIMITS)
     assert engine.limits.cpu == machine["NCPU"] * 1000
     learned = engine.limits
     for unmet in ({"cpu": learned.cpu + 1}, {"cpu": 9}, {"memory": 5}):
@@ -54,7 +54,7 @@ async def test_an_engine_reads_its_resource_limits_and_refuses_workloads_above_t
         with pytest.raises(EngineError, match=f"{field}: must be at "):
             await engine.run(wanted(**unmet), 0)
         # The limits are those of Docker itself.
-        engine.limits = UNKNOWN
+        engine.limits = UNKNOWN_LIMITS
         with pytest.raises(EngineError, match="the Docker engine refuses"):
             await engine.run(wanted(**unmet), 0)
         engine.limits = learned

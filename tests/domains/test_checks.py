@@ -12,7 +12,7 @@ from tests.domains.served import SHOP, add, prove, published
 from tests.world import NOON
 from windlass.base.certificates import challenge_certificate
 from windlass.base.dns import RecordType
-from windlass.routers.builtin.tls_contexts import ACME, make_context
+from windlass.routers.builtin.tls_contexts import ACME_PROTOCOL, make_context
 from windlass.routers.router import Certificate, Challenge
 
 
@@ -139,7 +139,7 @@ async def test_an_organization_checks_two_domains_at_a_time(world, dns, monkeypa
 async def test_a_check_ends_while_no_name_server_answers(world, dns, monkeypatch):
     app = await published(world)
     document = await add(world, app)
-    monkeypatch.setattr("windlass.control.services.domain_records.SECONDS", 0.05)
+    monkeypatch.setattr("windlass.control.services.domain_records.TIMEOUT", 0.05)
     dns.is_silent = True
     world.installation.ctx.dns._seconds = 1000
     found = await check(world, app, document["id"])
@@ -183,9 +183,11 @@ async def test_port_443_is_ours_only_if_it_shows_the_certificate_of_this_check(d
         def choose(connection: ssl.SSLObject, name: str, _: ssl.SSLContext) -> None:
             (challenge,) = world.router.held_challenges.values()
             assert name == challenge.host == SHOP
-            connection.context = make_context(challenge.certificate if shown["right"] else other, ACME)
+            connection.context = make_context(
+                challenge.certificate if shown["right"] else other, ACME_PROTOCOL
+            )
 
-        context = make_context(other, ACME)
+        context = make_context(other, ACME_PROTOCOL)
         context.sni_callback = choose
         server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
         world.installation.ctx.visits.https_port = server.sockets[0].getsockname()[1]

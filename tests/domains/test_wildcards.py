@@ -207,7 +207,7 @@ async def test_without_a_provider_a_domain_with_an_asterisk_says_what_is_missing
 async def test_without_a_provider_a_deployment_gets_certificates_for_its_names(monkeypatch):
     ledger = "windlass.control.records.order_ledger"
     monkeypatch.setattr(f"{ledger}.MAX_CERTIFICATES_OF_ORG_PER_WEEK", 2)
-    monkeypatch.setattr("windlass.control.records.own_certificates.NEAR", 2)
+    monkeypatch.setattr("windlass.control.records.own_certificates.CERTIFICATES_WARNING_COUNT", 2)
     async with scene(public_domain_certificates=True) as there:
         first = await published(there.world)
         assert (await urls(there, first))[0].startswith("http://")

@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from windlass.engines.engine import (
-    UNKNOWN,
+    UNKNOWN_LIMITS,
     DiskMeasurement,
     EngineError,
     Execution,
@@ -51,7 +51,7 @@ MOMENT = 0.001
 
 class DeclarativeEngine:
     name = "declarative"
-    limits = UNKNOWN
+    limits = UNKNOWN_LIMITS
     identity = ""
     is_unavailable = False
     server_host = ""

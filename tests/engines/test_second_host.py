@@ -154,7 +154,7 @@ async def on(address: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Containers and volumes of Windlass on an engine."""
     docker = Docker(address)
     try:
-        label = {"label": [words.SERVICE]}
+        label = {"label": [words.SERVICE_LABEL]}
         there = await docker.json("GET", "/containers/json", params={"all": True, "filters": label})
         volumes = await docker.json("GET", "/volumes", params={"filters": label})
         return there, volumes["Volumes"] or []
@@ -184,7 +184,7 @@ async def test_an_environment_on_each_of_two_engines_is_deployed_reached_and_del
         containers, volumes = await on(host.host)
         assert len(containers) == len(volumes) == 1
         for thing in (*containers, *volumes):
-            assert thing["Labels"][words.INSTALLATION] == f"{there.ctx.installation}.{east.id}"
+            assert thing["Labels"][words.INSTALLATION_LABEL] == f"{there.ctx.installation}.{east.id}"
         for one in (east, local):
             assert (await there.call("DELETE", one.path)).status == 204
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.fakes.execution import FakeExecution
 from windlass.engines.engine import (
-    UNKNOWN,
+    UNKNOWN_LIMITS,
     ArtifactLost,
     EngineError,
     EngineUnavailable,
@@ -61,7 +61,7 @@ _ADDRESSES: dict[tuple[str, int], int] = {}
 
 class FakeEngine(RolloutEngine):
     name = "fake"
-    limits = UNKNOWN
+    limits = UNKNOWN_LIMITS
     identity = ""
 
     def __init__(self, takes: Literal["native", "image"] = "native") -> None:

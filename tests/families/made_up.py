@@ -11,7 +11,7 @@ from windlass.control.context.context import Context
 from windlass.control.request.changing import apply_changes
 from windlass.control.request.paths import parent_of, resource_at, target
 from windlass.core.access import Scope
-from windlass.core.declare.actions import WORD, Itself, delete, get, post, put
+from windlass.core.declare.actions import WORD_PARAMETER, Itself, delete, get, post, put
 from windlass.core.declare.fields import Id, Name, Text
 from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import Family, Shown, Spec, Verb
@@ -99,7 +99,7 @@ stage = Family(
             ids={"other_id": "stage"},
             paged=False,
         ),
-        get("region", Note, "Read a region", suffix="/region/{region}", ids={"region": WORD}),
+        get("region", Note, "Read a region", suffix="/region/{region}", ids={"region": WORD_PARAMETER}),
         post("run", Note, "Run it", need=Scope.DEPLOY),
         delete("lock", "Take the lock away"),
     ),

@@ -16,7 +16,7 @@ from tests.families.made_up import (
 )
 from tests.tables import rows
 from tests.world import make_world
-from windlass.core.declare.actions import WORD, Action, Trait, get, post
+from windlass.core.declare.actions import WORD_PARAMETER, Action, Trait, get, post
 from windlass.core.declare.fields import Name, counts
 from windlass.core.declare.registry import Actions, AnyOf, Declared
 from windlass.core.declare.resource import Family, Shown, Spec
@@ -65,7 +65,7 @@ ONE_TITLE = (
             "{x_id} is the id of nothing, and no family or union has this name",
         ),
         (
-            (stage_with(get("log", None, "x", suffix="/{a}/{a}", ids={"a": WORD})),),
+            (stage_with(get("log", None, "x", suffix="/{a}/{a}", ids={"a": WORD_PARAMETER})),),
             "two parameters of /stage/{stage_id}/{a}/{a} have the same name",
         ),
         (

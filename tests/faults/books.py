@@ -16,9 +16,9 @@ from windlass.config import DATABASE
 from windlass.control.background.housekeeping import TIDY
 from windlass.control.records.branch_watches import watch_branch
 from windlass.control.records.deployments import RECONCILE, particulars
-from windlass.control.records.runs import TIMETABLES
+from windlass.control.records.runs import TIMETABLES_WORK
 from windlass.core.deploy.progress import DEPLOYMENT_EVENTS
-from windlass.core.deploy.states import OPEN, WORDS, Do, Progress, State
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS, STATES_OF_ACTIONS, Do, Progress, State
 from windlass.store import DeploymentRow, EventRow, Reads, StatusRow, Tx
 from windlass.store.postgres import PostgresSession
 from windlass.store.sqlite import SqliteSession, connect
@@ -68,7 +68,7 @@ class Books:
         """Makes the timetable of a job due, a while ago."""
         async with self.changed() as tx:
             await tx.session.all("UPDATE timetable SET due = $1 WHERE job = $2", 60_000, job)
-            await tx.work.schedule(TIMETABLES, TIMETABLES, 1)
+            await tx.work.schedule(TIMETABLES_WORK, TIMETABLES_WORK, 1)
 
     async def forgive(self) -> None:
         """Gives the reserved requests back. Each killed server loses a hundredth of the limit, so that after
@@ -117,7 +117,7 @@ def by_themselves(deployments: Iterable[DeploymentRow]) -> Counter[tuple[str, st
 
 def untrue(status: StatusRow, deployments: list[DeploymentRow]) -> str:
     """Why the state of a service, of which nothing is under way, is not what its deployments came to."""
-    if open_ones := [one.number for one in deployments if one.status in OPEN]:
+    if open_ones := [one.number for one in deployments if one.status in OPEN_STATES_OF_DEPLOYMENTS]:
         return f"deployments {open_ones} are not final"
     numbers = {one.id: one for one in deployments}
     if status.serving and numbers[status.serving].status != Progress.SUCCEEDED:
@@ -127,7 +127,7 @@ def untrue(status: StatusRow, deployments: list[DeploymentRow]) -> str:
 
 
 def _fitting(last: DeploymentRow) -> set[State]:
-    words = WORDS[Do(last.action)]
+    words = STATES_OF_ACTIONS[Do(last.action)]
     match last.status:
         case Progress.SUCCEEDED:
             return {words.done}

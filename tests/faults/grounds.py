@@ -115,7 +115,7 @@ class Containers:
     def _is_ours(self, labels: Mapping[str, str]) -> bool:
         """The first start marks the data directory, before it begins anything."""
         seen = mark.read(Settings(data_dir=str(self._data)))
-        return seen is not None and labels[words.INSTALLATION] == seen.installation
+        return seen is not None and labels[words.INSTALLATION_LABEL] == seen.installation
 
     async def _watch(self) -> None:
         wanted = {**words.instances(), "type": ["container"], "event": ["start", "die"]}
@@ -135,7 +135,7 @@ class Containers:
             return
         alive.add(container)
         if len(alive) > 1:
-            self.twins.append(f"twin of {labels[words.POD]}")
+            self.twins.append(f"twin of {labels[words.POD_LABEL]}")
 
     @asynccontextmanager
     async def _docker(self) -> AsyncIterator[Docker]:

@@ -25,8 +25,8 @@ from tests.faults.programs import Code
 from tests.faults.victim import Doom
 from tests.forks import Brood
 from tests.world import ADMIN
-from windlass.core.deploy.states import OPEN
-from windlass.sources.git.kept import FOLDER as KEPT
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS
+from windlass.sources.git.kept import KEPT_FOLDER as KEPT
 
 ROOT = Path(__file__).parents[2]
 CONVERGED = 30.0
@@ -261,7 +261,9 @@ class House:
             nonlocal seen
             seen = await self.deployment(app, id)
             status = seen.get("status")
-            return "" if status in words or status not in OPEN else f"{id} stays {status}"
+            return (
+                "" if status in words or status not in OPEN_STATES_OF_DEPLOYMENTS else f"{id} stays {status}"
+            )
 
         await self._until(there)
         return seen
@@ -347,7 +349,7 @@ class House:
                 for id in await reads.statuses.services()
                 for row in await reads.deployments.latest(id, 10_000)
             ]
-        assert {row.status for row in rows if row.status in OPEN} == set()
+        assert {row.status for row in rows if row.status in OPEN_STATES_OF_DEPLOYMENTS} == set()
         assert [commit for commit, times in by_themselves(rows).items() if times > 1] == []
         events = await self.books.events()
         assert mistold(events, rows) == []

@@ -17,7 +17,7 @@ from tests.faults.programs import Code
 from tests.world import ADMIN, Answer, HandClock, World
 from windlass.base.clock import SystemClock
 from windlass.config import Settings
-from windlass.core.deploy.states import OPEN
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts, real_parts
 
@@ -78,7 +78,7 @@ class Service:
     async def ended(self, id: str) -> Any:
         async def final() -> Any:
             seen = await self.deployment(id)
-            return seen if seen["status"] not in OPEN else None
+            return seen if seen["status"] not in OPEN_STATES_OF_DEPLOYMENTS else None
 
         return await until(final)
 

@@ -21,7 +21,7 @@ from windlass.base.clock import MINUTE
 from windlass.control.background.worker import Worker
 from windlass.control.deploying.reconcile import reconcile
 from windlass.control.records.deployments import RECONCILE
-from windlass.core.deploy.states import OPEN, State
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS, State
 from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import Instance, Phase, Workload
 from windlass.store import Claim, EventRow, Reads, Tx
@@ -193,7 +193,7 @@ class Tale:
         events = [one for one in await self._events() if one.target == self.app]
         assert mistold(events, deployments) == [], where
         assert untrue(status, deployments) == "", where
-        assert {one.status for one in deployments} & OPEN == set(), where
+        assert {one.status for one in deployments} & OPEN_STATES_OF_DEPLOYMENTS == set(), where
         number = next((one.number for one in deployments if one.id == status.serving), None)
         meant = [(number, index) for index in range(status.instances)] if number else []
         assert live == meant, where

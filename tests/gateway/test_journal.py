@@ -95,7 +95,7 @@ def test_routes_of_an_earlier_boot_lead_to_no_instance(tmp_path: Path, monkeypat
     assert SetRoutes("local", "s", (served,)) in routes()
     later = tmp_path / "boot"
     later.write_text("another boot\n")
-    monkeypatch.setattr(journals, "_BOOT", later)
+    monkeypatch.setattr(journals, "_BOOT_ID_FILE", later)
     assert routes() == [
         door,
         SetRoutes("local", "s", (replace(served, endpoints=()),)),

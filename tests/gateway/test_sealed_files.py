@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.routers.issuing import issue
-from windlass.gateway.sealed_files import CERTIFICATES, KEY, SealedFolder
+from windlass.gateway.sealed_files import CERTIFICATES_FOLDER, KEY_FILE, SealedFolder
 from windlass.routers.builtin.certificates import CertificateTable
 from windlass.routers.router import Certificate, Challenge
 
@@ -23,7 +23,7 @@ def table_of(folder: Path, door: str = "local") -> CertificateTable:
 
 
 def files_of(folder: Path) -> list[Path]:
-    return [file for file in (folder / CERTIFICATES).rglob("*") if file.is_file()]
+    return [file for file in (folder / CERTIFICATES_FOLDER).rglob("*") if file.is_file()]
 
 
 def forms_of(key: bytes) -> list[bytes]:
@@ -88,7 +88,7 @@ def test_the_sealing_key_is_readable_by_its_user_only(tmp_path: Path) -> None:
         table_of(tmp_path).put("a", issue("shop.example.com"))
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / KEY).stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / KEY_FILE).stat().st_mode) == 0o600
     assert stat.S_IMODE(files_of(tmp_path)[0].stat().st_mode) == 0o600
     assert stat.S_IMODE(files_of(tmp_path)[0].parent.stat().st_mode) == 0o700
 
@@ -116,9 +116,9 @@ def test_with_another_sealing_key_certificates_are_missing_until_they_are_sent_a
     certificate: Certificate = issue("a.example.com")
     table_of(tmp_path).put("a", certificate)
     if content is None:
-        (tmp_path / KEY).unlink()
+        (tmp_path / KEY_FILE).unlink()
     else:
-        (tmp_path / KEY).write_bytes(content)
+        (tmp_path / KEY_FILE).write_bytes(content)
     after = table_of(tmp_path)
     assert not after.digests()
     after.put("a", certificate)

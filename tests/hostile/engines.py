@@ -47,7 +47,7 @@ def streams(*found: Any, then: Callable[[], Awaitable[Any]] | None = None) -> Sa
 
 def _name(labels: dict[str, str], request: web.Request) -> None:
     asked = json.loads(request.query["filters"])["label"]
-    (installation,) = (each.split("=")[1] for each in asked if each.startswith(names.INSTALLATION))
+    (installation,) = (each.split("=")[1] for each in asked if each.startswith(names.INSTALLATION_LABEL))
     labels["name"] = names.container(installation, *names.identity(labels))
 
 

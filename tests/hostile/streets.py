@@ -17,12 +17,12 @@ from tests.world import HandClock, World, make_world
 from windlass.base.ids import new_id
 from windlass.control.deploying.routes import catch_up
 from windlass.control.records.names import _HeldNames
-from windlass.control.records.served_names import INSIDE
+from windlass.control.records.served_names import INSIDE_PREFIX
 from windlass.engines.workload import Instance, Workload, WorkloadPort
 from windlass.gateway.messages import ServiceTraffic
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.table import Backend, Paths, RoutingTable
-from windlass.store import ROUTE, NameRow, Tx
+from windlass.store import ROUTE_PREFIX, NameRow, Tx
 
 LATER = float("inf")
 REPOSITORY = {"url": "https://git.example/acme/shop.git"}
@@ -121,7 +121,7 @@ class Street:
             )
         )
         self.ctx = self.world.installation.ctx
-        self.ctx.store.listen(lambda word: self._told.add(word) if word.startswith(ROUTE) else None)
+        self.ctx.store.listen(lambda word: self._told.add(word) if word.startswith(ROUTE_PREFIX) else None)
         for organization in self.organizations:
             organization.world = self.world
 
@@ -143,7 +143,7 @@ class Street:
         await self.world.settle()
         told, self._told = self._told, set()
         for word in sorted(told):
-            await catch_up(self.ctx, word.removeprefix(ROUTE), LATER)
+            await catch_up(self.ctx, word.removeprefix(ROUTE_PREFIX), LATER)
 
     async def two_organizations(self) -> tuple[Organization, Organization]:
         for _ in range(2):
@@ -168,7 +168,7 @@ class Street:
             row
             for id in await self.ctx.store.reads.statuses.services()
             for row in await self.ctx.store.reads.names.of(id)
-            if not row.name.startswith(INSIDE)
+            if not row.name.startswith(INSIDE_PREFIX)
         ]
         assert len({row.name for row in rows}) == len(rows)
         return {row.name: row.service for row in rows}

@@ -25,8 +25,8 @@ async def begun(there: Inside, engine: HostileEngine) -> Cluster:
     await east.make()
     environment = (await there.call("GET", east.path))["environment"]["id"]
     label = {
-        names.INSTALLATION: f"{there.ctx.installation}.{east.id}",
-        names.ENVIRONMENT: environment,
+        names.INSTALLATION_LABEL: f"{there.ctx.installation}.{east.id}",
+        names.ENVIRONMENT_LABEL: environment,
     }
     network = {"Id": ID, "Created": "2026-01-31T09:05:00Z", "Labels": label}
 

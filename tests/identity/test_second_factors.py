@@ -13,7 +13,7 @@ from tests.identity.issuer import members
 from tests.identity.people import OTHER_PASSWORD, PASSWORD, code_in, invited, new_person, sign_in, use_link
 from tests.world import World, make_world
 from windlass.base.clock import SECOND, SystemClock
-from windlass.control.people.second_factors import STEP, code_at
+from windlass.control.people.second_factors import STEP_SECONDS, code_at
 from windlass.core.access import Scope
 from windlass.operate.users import make_reset_link
 
@@ -29,7 +29,7 @@ class App:
         self._secret = base64.b32decode(secret + "=" * (-len(secret) % 8))
 
     def code(self, steps: int = 0) -> str:
-        return code_at(self._secret, self._clock.now() // SECOND // STEP + steps)
+        return code_at(self._secret, self._clock.now() // SECOND // STEP_SECONDS + steps)
 
 
 async def add_factor(world: World, browser: Browser) -> tuple[App, list[str]]:
@@ -38,7 +38,7 @@ async def add_factor(world: World, browser: Browser) -> tuple[App, list[str]]:
     app = App(world, setup["secret"])
     confirmed = await browser.call("PUT", FACTOR, {"second_factor": app.code()})
     assert confirmed.status == 200, confirmed
-    world.clock.turn(STEP)
+    world.clock.turn(STEP_SECONDS)
     return app, confirmed["recovery_codes"]
 
 
@@ -54,7 +54,7 @@ def test_codes_are_those_of_the_standard():
     """RFC 6238, appendix B, the last six of its eight digits."""
     secret = b"12345678901234567890"
     steps = {59: "287082", 1111111109: "081804", 1234567890: "005924", 20000000000: "353130"}
-    assert {at: code_at(secret, at // STEP) for at in steps} == steps
+    assert {at: code_at(secret, at // STEP_SECONDS) for at in steps} == steps
 
 
 async def test_the_password_alone_is_not_enough(world):
@@ -82,13 +82,13 @@ async def test_a_code_works_once(world):
     answers = await asyncio.gather(*(sign_in_with(Browser(world), code) for _ in range(3)))
     assert sorted(answer.status for answer in answers) == [201, 401, 401]
     assert (await sign_in_with(Browser(world), before)).status == 401
-    world.clock.turn(STEP)
+    world.clock.turn(STEP_SECONDS)
     assert (await sign_in_with(Browser(world), app.code())).status == 201
 
 
 async def test_the_clock_of_the_app_may_be_off_by_half_a_minute(world):
     app, _ = await add_factor(world, await new_person(world, ADA))
-    world.clock.turn(10 * STEP)
+    world.clock.turn(10 * STEP_SECONDS)
     assert (await sign_in_with(Browser(world), app.code(-2))).status == 401
     assert (await sign_in_with(Browser(world), app.code(2))).status == 401
     assert (await sign_in_with(Browser(world), app.code(-1))).status == 201

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from tests.needs import ordinary_user
 from tests.operate.installations import contents, stopped
 from windlass.cli.main import main
-from windlass.config import DATABASE, PREFIX, Settings
+from windlass.config import DATABASE, VARIABLE_PREFIX, Settings
 from windlass.store.migrate import newest
 from windlass.store.sqlite import connect
 
@@ -35,13 +35,15 @@ NAMES = Settings.__struct_fields__
 
 def run(*words: str, **environment: str):
     """In this process, with nothing set in the environment but what is given."""
-    clean: dict[str, str | None] = dict.fromkeys(name for name in os.environ if name.startswith(PREFIX))
+    clean: dict[str, str | None] = dict.fromkeys(
+        name for name in os.environ if name.startswith(VARIABLE_PREFIX)
+    )
     return CliRunner().invoke(main, words, env=clean | environment, catch_exceptions=False)
 
 
 def start(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """In a process of its own."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIX)}
     command = [sys.executable, "-m", "windlass", *words]
     return subprocess.run(command, env=clean | environment, capture_output=True, text=True, timeout=100)
 
@@ -290,7 +292,9 @@ def test_doctor_without_access_to_the_data_directory_names_its_owner_and_checks_
         folder.chmod(0)
         before = ordinary_user() if not os.geteuid() else ()
         command = [*before, sys.executable, "-m", "windlass", "doctor", "--json", "--data-dir", str(folder)]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIX)
+        }
         ended = subprocess.run(command, env=environment | FREE, capture_output=True, text=True, timeout=60)
         folder.chmod(0o700)
     found = {one["what"]: one for one in json.loads(ended.stdout)}

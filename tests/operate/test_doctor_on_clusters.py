@@ -74,7 +74,7 @@ async def test_an_address_that_the_operator_did_not_allow_is_not_connected_to(tm
 
 
 async def test_several_clusters_that_hang_are_each_named(tmp_path, lasting, monkeypatch):
-    monkeypatch.setattr(clusters, "SECONDS", 0.5)
+    monkeypatch.setattr(clusters, "TIMEOUT", 0.5)
     by = authority(tmp_path / "ca")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]

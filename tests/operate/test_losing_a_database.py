@@ -151,7 +151,7 @@ class Site:
         return await reads.events.after(org.id)
 
     def records(self) -> list[service_data.SetAside]:
-        files = sorted((self.there.folder / "set-aside").glob(f"*/{service_data.RECORD}"))
+        files = sorted((self.there.folder / "set-aside").glob(f"*/{service_data.RECORD_FILE}"))
         return [msgspec.json.decode(file.read_bytes(), type=service_data.SetAside) for file in files]
 
     async def stored(self, windlass: Windlass, service: str) -> str:

@@ -19,12 +19,12 @@ from tests.schemathesis.serving import served
 from tests.world import make_world
 from windlass.config import Settings
 from windlass.docker.provider import lets_steps_out
-from windlass.engines.findings import AIO, INOTIFY, NEIGHBOURS, kernel_limits
+from windlass.engines.findings import AIO_LIMIT, INOTIFY_LIMIT, NEIGHBOUR_LIMIT, kernel_limits
 from windlass.install import mark
 from windlass.install.engines import choose_engine
 from windlass.routers.builtin import BuiltinRouter
 
-LIMITS = {"docker": (AIO, INOTIFY, NEIGHBOURS), "process": (AIO,)}
+LIMITS = {"docker": (AIO_LIMIT, INOTIFY_LIMIT, NEIGHBOUR_LIMIT), "process": (AIO_LIMIT,)}
 
 
 class Docker:
@@ -336,7 +336,7 @@ def test_a_nearly_used_range_of_docker_networks_is_reported(found, docker, taken
     ],
 )
 def test_low_kernel_limits_are_reported_with_the_command_that_raises_them(tmp_path, engine, values, small):
-    for limit, value in zip((AIO, INOTIFY, NEIGHBOURS), values, strict=True):
+    for limit, value in zip((AIO_LIMIT, INOTIFY_LIMIT, NEIGHBOUR_LIMIT), values, strict=True):
         (tmp_path / limit.file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / limit.file).write_text(f"{value}\n")
     told = kernel_limits(LIMITS[engine], tmp_path)

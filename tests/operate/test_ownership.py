@@ -19,7 +19,7 @@ from windlass.base.errors import Unavailable
 from windlass.config import Settings
 from windlass.control.background import service_data
 from windlass.control.background.all_places import OtherDatabase
-from windlass.control.background.service_data import INSTALLATION
+from windlass.control.background.service_data import INSTALLATION_KEY
 from windlass.core.declare.stored import rewritten
 from windlass.core.words.events import Event
 from windlass.engines.findings import Level
@@ -44,7 +44,7 @@ async def test_the_id_of_an_installation_is_in_its_database_and_its_data_directo
     for _ in range(2):
         async with make_world(database_url, folder=tmp_path) as world:
             ctx = world.installation.ctx
-            assert await ctx.store.reads.facts.get(INSTALLATION) == ctx.installation.encode()
+            assert await ctx.store.reads.facts.get(INSTALLATION_KEY) == ctx.installation.encode()
             assert marked(ctx.settings) == ctx.installation
 
 

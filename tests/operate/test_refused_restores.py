@@ -14,7 +14,7 @@ from windlass.base.isolation.users import Users, range_of
 from windlass.config import Settings
 from windlass.engines.findings import Level
 from windlass.install.key import WrongKey, load_encryption
-from windlass.operate.archive import FORMAT, ArchiveWriter, BadArchive, Manifest
+from windlass.operate.archive import ARCHIVE_FORMAT, ArchiveWriter, BadArchive, Manifest
 from windlass.operate.backup import backup, restore
 from windlass.operate.doctor import diagnose
 from windlass.store.sqlite import InUse
@@ -187,7 +187,7 @@ async def test_a_backup_of_a_later_windlass_is_refused_with_a_remedy(furnished, 
     with later.open("wb") as file:
         writer = ArchiveWriter(file, furnished.clock.now())
         manifest = Manifest(
-            format=FORMAT,
+            format=ARCHIVE_FORMAT,
             windlass="99.0",
             created_at="2027-01-31T09:05:00.007Z",
             database="SQLite",

@@ -141,7 +141,7 @@ async def test_if_the_record_were_removed_first_a_kill_would_leave_a_half_restor
 ):
     async def record_first(self, service):
         folder = service_data.folder_of(self._data, service)
-        (folder / service_data.RECORD).unlink()
+        (folder / service_data.RECORD_FILE).unlink()
         for holder in (self.engine, *self._files):
             await holder.put_back(service, folder)
         folder.rmdir()
@@ -152,7 +152,7 @@ async def test_if_the_record_were_removed_first_a_kill_would_leave_a_half_restor
 
 async def test_if_the_record_were_removed_first_a_kill_would_hide_the_rest_of_a_purge(tmp_path, monkeypatch):
     def record_first(folder):
-        (folder / service_data.RECORD).unlink()
+        (folder / service_data.RECORD_FILE).unlink()
         for path in folder.iterdir():
             shutil.rmtree(path)
         folder.rmdir()

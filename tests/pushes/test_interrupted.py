@@ -33,7 +33,7 @@ from tests.whole import Place, Windlass, until
 from tests.world import ADMIN
 from windlass.control.records.disk_shares import DiskRecord, note_disk
 from windlass.control.services.pushes import sweep_pushed
-from windlass.sources.push.commands import FLUSH, packet
+from windlass.sources.push.commands import FLUSH_PACKET, packet
 
 SLOW = {"build_command": "echo building; sleep 4"}
 
@@ -226,7 +226,7 @@ async def test_a_server_killed_while_it_receives_has_stored_nothing():
             connection.putheader("Content-Type", "application/x-git-receive-pack-request")
             connection.putheader("Transfer-Encoding", "chunked")
             connection.endheaders()
-            head = packet(b"%b %b refs/heads/main\0report-status" % (b"0" * 40, b"1" * 40)) + FLUSH
+            head = packet(b"%b %b refs/heads/main\0report-status" % (b"0" * 40, b"1" * 40)) + FLUSH_PACKET
             for piece in (head, b"PACK" + b"x" * 2_000_000):
                 connection.send(b"%x\r\n%b\r\n" % (len(piece), piece))
             incoming = there.folder / "repositories" / app["id"] / "incoming"
@@ -264,7 +264,7 @@ async def test_a_pack_that_git_sends_in_chunks_is_stored():
 
 async def test_a_push_may_have_more_chunks_than_a_request_of_the_api(scene: Scene):
     app = await make_application(scene.windlass, scene.environment)
-    head = packet(b"%b %b refs/heads/main\0report-status" % (b"0" * 40, b"1" * 40)) + FLUSH
+    head = packet(b"%b %b refs/heads/main\0report-status" % (b"0" * 40, b"1" * 40)) + FLUSH_PACKET
     pieces = [head, *[b"x"] * 5000]
     incoming = scene.windlass.installation.ctx.pushed.path(app["id"]) / "incoming"
     url = app["push_url"] + "/git-receive-pack"

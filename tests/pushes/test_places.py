@@ -24,7 +24,7 @@ from windlass.api import git_requests
 from windlass.base.errors import Unavailable
 from windlass.control.context import git_reader
 from windlass.control.context.git_reader import GitPlaces, ReadCaller
-from windlass.sources.push.commands import FLUSH, packet
+from windlass.sources.push.commands import FLUSH_PACKET, packet
 
 LISTS = ("/info/refs?service=git-upload-pack", "/info/refs?service=git-receive-pack")
 
@@ -88,7 +88,7 @@ async def test_git_is_stopped_although_its_client_never_reads(
     (folder.path / "large").write_bytes(b"".join(b"%064x\n" % (n * 7919**9) for n in range(150_000)))
     commit = folder.commit("large")
     await folder.push(with_token(app["push_url"]), "main:other")
-    asked = packet(f"want {commit}\n".encode()) + FLUSH + packet(b"done\n")
+    asked = packet(f"want {commit}\n".encode()) + FLUSH_PACKET + packet(b"done\n")
     stopped = asyncio.Event()
     monkeypatch.setattr("windlass.sources.push.repositories._TIMEOUT", 0.5)
 
@@ -142,7 +142,7 @@ async def test_a_token_that_is_revoked_while_its_push_arrives_deploys_nothing(
 
 
 async def test_a_push_has_to_arrive_within_its_time(scene: Scene, app: Any, monkeypatch: pytest.MonkeyPatch):
-    head = packet(b"%b %b refs/heads/main\0report-status" % (b"0" * 40, b"1" * 40)) + FLUSH
+    head = packet(b"%b %b refs/heads/main\0report-status" % (b"0" * 40, b"1" * 40)) + FLUSH_PACKET
     url, incoming = (
         app["push_url"] + "/git-receive-pack",
         scene.windlass.installation.ctx.pushed.path(app["id"]),
@@ -196,7 +196,7 @@ async def test_a_packed_body_is_unpacked_in_a_thread_and_not_at_all_once_it_is_r
     monkeypatch.setattr(git_requests, "zlib", SimpleNamespace(decompressobj=Unpacking, error=zlib.error))
     for ref, why, most in (("refs/pull/1/head", b"only branches", 1), ("refs/heads/main", b"larger than", 2)):
         sizes.clear()
-        head = packet(b"%b %b %b\0report-status" % (b"0" * 40, b"1" * 40, ref.encode())) + FLUSH
+        head = packet(b"%b %b %b\0report-status" % (b"0" * 40, b"1" * 40, ref.encode())) + FLUSH_PACKET
         body = gzip.compress(head + bytes(64 * 1024**2))
         status, text = await to_thread(post_packed, app["push_url"] + "/git-receive-pack", body)
         assert (status, why in text) == (200, True), text

@@ -15,7 +15,7 @@ from tests.gateway.gateway_town import processes_of
 from tests.gateway.routers.town import Caller, request
 from tests.routing.test_restarting import _seen, application
 from tests.whole import Visitors, place, until
-from windlass.gateway.files import FOLDER
+from windlass.gateway.files import GATEWAY_FOLDER
 from windlass.gateway.starting import start_gateway
 
 REQUESTS, SECONDS = 10_000, 60
@@ -68,7 +68,7 @@ async def echoes(socket: Caller, word: bytes) -> None:
 async def test_no_request_websocket_or_download_fails_while_everything_restarts():
     upgrade = "Upgrade: websocket", "Connection: upgrade"
     async with place("process") as there, application(there, APP) as (server, _, url):
-        folder = there.folder / FOLDER
+        folder = there.folder / GATEWAY_FOLDER
         async with caller(url, "/ws", *upgrade) as socket, caller(url, "/download") as client:
             download = asyncio.create_task(client.reader.readexactly(SECONDS * 10 * PIECE))
             async with Visitors(url) as visitors:

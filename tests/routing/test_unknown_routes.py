@@ -16,7 +16,7 @@ from tests.running.clusters import HTTP, STRANGER, TLS, application_on, cluster,
 from tests.whole import place, until
 from tests.world import make_world
 from windlass.control.deploying.routes import hold_names, take_over_routes
-from windlass.gateway.files import FOLDER
+from windlass.gateway.files import GATEWAY_FOLDER
 from windlass.gateway.link import GatewayLink
 from windlass.gateway.router import GatewayRouter
 from windlass.routers.router import Listen
@@ -34,7 +34,7 @@ async def instance() -> AsyncIterator[Instance]:
 
 @contextlib.asynccontextmanager
 async def told(folder: Path, door: str) -> AsyncIterator[GatewayRouter]:
-    router = GatewayRouter(GatewayLink(folder / FOLDER), door, "127.0.0.1", 0)
+    router = GatewayRouter(GatewayLink(folder / GATEWAY_FOLDER), door, "127.0.0.1", 0)
     await router.start()
     yield router
     await router.stop()

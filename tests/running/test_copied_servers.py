@@ -90,5 +90,5 @@ def test_a_copied_data_directory_and_a_rebooted_machine_have_another_home_id(tmp
     assert server_id.home_of(folder) == home
     assert server_id.home_of(shutil.copytree(folder, tmp_path / "copy")) != home
     boot.write_text("another boot")
-    monkeypatch.setattr(server_id, "_BOOT", boot)
+    monkeypatch.setattr(server_id, "_BOOT_ID_FILE", boot)
     assert server_id.home_of(folder) != home

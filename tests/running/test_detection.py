@@ -16,7 +16,7 @@ from tests.process.builds.test_native_runs import until
 from tests.process.test_bounded_calls import running_calls
 from tests.repositories import Repository
 from tests.world import World, make_world
-from windlass.control.workloads.work_folders import DETECTIONS, sweep_work
+from windlass.control.workloads.work_folders import DETECTION_PREFIX, sweep_work
 from windlass.sources.git import Git
 
 NO_TOKEN = "git_repository.git_token_id: no gitToken of this organization has this id"
@@ -118,7 +118,7 @@ async def test_a_detection_creates_nothing_and_leaves_no_files(world: World, rep
     assert (await world.get(f"/organization/{world.org}/services")).json == before.json
     assert (await world.get(f"/organization/{world.org}/events")).json == events.json
     work = world.installation.ctx.work
-    assert [*work.glob(f"{DETECTIONS}*")] == []
+    assert [*work.glob(f"{DETECTION_PREFIX}*")] == []
 
 
 async def test_concurrent_detections_of_one_repository_return_the_same_recipe(
@@ -178,7 +178,7 @@ async def test_a_git_token_of_another_organization_is_not_used(world: World, rep
 
 async def test_folders_of_detections_that_a_killed_server_left_are_swept(world: World):
     ctx = world.installation.ctx
-    left, fresh = (ctx.work / f"{DETECTIONS}{name}" for name in ("left", "fresh"))
+    left, fresh = (ctx.work / f"{DETECTION_PREFIX}{name}" for name in ("left", "fresh"))
     for folder in (left, fresh):
         folder.mkdir(parents=True)
     os.utime(left, (time.time() - 7200,) * 2)

@@ -14,7 +14,7 @@ from tests.world import World
 from windlass.base.clock import SECOND
 from windlass.control.background import service_data
 from windlass.control.background.sampling import Sampler
-from windlass.control.context.usage_files import FINE, USAGE
+from windlass.control.context.usage_files import FINE_RESOLUTION, USAGE_FOLDER
 from windlass.engines.workload import Usage
 
 STEPS = 20
@@ -49,7 +49,7 @@ async def test_a_point_of_five_minutes_has_the_mean_of_the_processor_time_and_th
     world: World,
 ):
     app = await deployed(world)
-    world.clock.turn((FINE.every - world.clock.now() % FINE.every) / SECOND)
+    world.clock.turn((FINE_RESOLUTION.every - world.clock.now() % FINE_RESOLUTION.every) / SECOND)
     await five_minutes(world, app)
     await five_minutes(world, app, cpu_ms=1500, requests=30, memory=70)
     await five_minutes(world, app, cpu_ms=3000, memory=50)
@@ -92,7 +92,7 @@ async def test_points_of_an_earlier_turn_of_the_ring_are_not_shown(world: World)
     for _ in range(3):
         await five_minutes(world, app)
     assert (await metrics(world, app, "24h"))["times"]
-    world.clock.turn(FINE.every * FINE.points / 1000)
+    world.clock.turn(FINE_RESOLUTION.every * FINE_RESOLUTION.points / 1000)
     assert (await metrics(world, app, "24h"))["times"] == []
     assert (await metrics(world, app, "30d"))["times"] == []
 
@@ -101,7 +101,7 @@ async def test_a_cut_file_has_gaps_and_breaks_nothing(world: World):
     app = await deployed(world)
     for _ in range(3):
         await five_minutes(world, app)
-    file = Path(world.installation.ctx.settings.data_dir) / USAGE / app
+    file = Path(world.installation.ctx.settings.data_dir) / USAGE_FOLDER / app
     os.truncate(file, 1001)
     assert (await world.get(f"/application/{app}/metrics?span=24h")).status == 200
     for _ in range(2):
@@ -111,7 +111,7 @@ async def test_a_cut_file_has_gaps_and_breaks_nothing(world: World):
 
 async def test_a_folder_that_cannot_be_written_stops_no_measurement(world: World):
     app = await deployed(world)
-    (Path(world.installation.ctx.settings.data_dir) / USAGE).write_text("in the way")
+    (Path(world.installation.ctx.settings.data_dir) / USAGE_FOLDER).write_text("in the way")
     for _ in range(3):
         await five_minutes(world, app)
     assert (await world.get(f"/application/{app}/metrics"))["times"]
@@ -127,7 +127,7 @@ async def test_the_file_of_a_deleted_service_is_removed_and_others_stay(world: W
     use(world.engine, deleted)
     for _ in range(2 * STEPS):
         await look(world)
-    folder = Path(world.installation.ctx.settings.data_dir) / USAGE
+    folder = Path(world.installation.ctx.settings.data_dir) / USAGE_FOLDER
     assert {file.name for file in folder.iterdir()} == {kept, deleted}
     await world.delete(f"/application/{deleted}")
     await world.settle()

@@ -15,7 +15,7 @@ from tests.world import World, make_world
 from windlass.builders.remedies import failure
 from windlass.docker.builds.progress import BuildProgress
 from windlass.docker.client.images import why_not_pulled
-from windlass.engines.start_remedies import LOOK, with_remedy
+from windlass.engines.start_remedies import LOG_HINT, with_remedy
 from windlass.engines.workload import OutputLine
 from windlass.sources.git.messages import explain
 
@@ -176,7 +176,7 @@ FAILURES = [
 
 @rows(("output", "remedy"), [row[1:] for row in FAILURES], ids=[row[0] for row in FAILURES])
 def test_a_crash_message_begins_with_the_remedy_for_its_output(output, remedy):
-    message = with_remedy(f"{LOOK}web {CRASHED} while it was starting", "web", output.splitlines())
+    message = with_remedy(f"{LOG_HINT}web {CRASHED} while it was starting", "web", output.splitlines())
     assert message.startswith(remedy), message
     assert message.endswith(". web exited with code 1 while it was starting")
 
@@ -193,11 +193,11 @@ def test_a_crash_message_begins_with_the_remedy_for_its_output(output, remedy):
         ),
         ("exited with code 1: port 5000 of this machine is taken", OWN_PORT),
         ("was killed by SIGKILL", "Ask the operator for more memory on the machine"),
-        ("was killed by SIGTERM", LOOK),
+        ("was killed by SIGTERM", LOG_HINT),
     ],
 )
 def test_a_crash_without_output_begins_with_the_remedy_for_its_exit_status(end, remedy):
-    assert with_remedy(f"{LOOK}web {end} while it was starting", "web", []).startswith(remedy)
+    assert with_remedy(f"{LOG_HINT}web {end} while it was starting", "web", []).startswith(remedy)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_crash_without_output_begins_with_the_remedy_for_its_exit_status(end, 
     ],
 )
 def test_unrecognized_output_yields_no_remedy(output):
-    failure = f"{LOOK}web {CRASHED} while it was starting"
+    failure = f"{LOG_HINT}web {CRASHED} while it was starting"
     told = with_remedy(failure, "web", output.splitlines())
     assert told in {
         failure,
@@ -221,12 +221,12 @@ def test_unrecognized_output_yields_no_remedy(output):
 
 
 def test_the_output_of_a_missing_program_takes_precedence_over_exit_code_127():
-    end = f"{LOOK}web exited with code 127 while it was starting: the command was not found"
+    end = f"{LOG_HINT}web exited with code 127 while it was starting: the command was not found"
     assert with_remedy(end, "web", ["sh: 1: gunicorn: not found"]).startswith(INSTALL)
 
 
 def test_exceeding_the_memory_limit_takes_precedence_over_earlier_output():
-    end = f"{LOOK}web used more than its memory of 512 MB while it was starting"
+    end = f"{LOG_HINT}web used more than its memory of 512 MB while it was starting"
     assert with_remedy(end, "web", ["KeyError: 'A_NAME'"]).startswith(MEMORY)
 
 

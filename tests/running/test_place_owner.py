@@ -16,7 +16,7 @@ from windlass.base.clock import SECOND
 from windlass.config import Settings
 from windlass.control.background.place_lease import CHECKS_PER_LEASE, OwnerAlive
 from windlass.control.background.worker import LEASE_TIME
-from windlass.control.records.reachability import LOST
+from windlass.control.records.reachability import LOST_SERVER_REASON
 from windlass.install import server_id
 from windlass.routers.router import Endpoint, ServedElsewhere
 from windlass.store import PlaceHolder, Queue, queues_of
@@ -146,7 +146,7 @@ async def test_services_of_a_lost_place_owner_are_unavailable(pair):
     assert await twin.state(f"/application/{stopped}") == "STOPPED"
     assert await twin.state(f"/application/{waiting}") == "QUEUED"
     (queued,) = await deployments(twin, waiting)
-    assert (queued["status"], queued["message"]) == ("QUEUED", LOST)
+    assert (queued["status"], queued["message"]) == ("QUEUED", LOST_SERVER_REASON)
     listed = (await twin.get(f"/organization/{twin.org}/services"))["results"]
     assert {one["id"]: one["state"] for one in listed}[app] == "UNAVAILABLE"
     assert twin.engine.begun == 0
@@ -345,7 +345,7 @@ def test_a_data_directory_keeps_its_server_id(tmp_path, monkeypatch):
     settings = Settings(data_dir=str(tmp_path))
     first = server_id.owner_id(settings)
     assert server_id.owner_id(settings) == first
-    (tmp_path / server_id.FILE).unlink()
+    (tmp_path / server_id.SERVER_ID_FILE).unlink()
     assert server_id.owner_id(settings) != first
 
 
@@ -353,5 +353,5 @@ def test_a_data_directory_copied_to_another_machine_has_another_server_id(tmp_pa
     settings, machine = Settings(data_dir=str(tmp_path)), tmp_path / "machine-id"
     first = server_id.owner_id(settings)
     machine.write_text("0" * 32)
-    monkeypatch.setattr(server_id, "_MACHINE", machine)
+    monkeypatch.setattr(server_id, "_MACHINE_ID_FILE", machine)
     assert server_id.owner_id(settings) != first

@@ -7,7 +7,7 @@ from itertools import product
 from tests.tables import rows
 from windlass.control.deploying.steps import STEPS
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
-from windlass.core.deploy.states import OPEN, Do, Progress
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS, Do, Progress
 
 CASES = [
     (None, False, Step.REST),
@@ -36,6 +36,8 @@ def test_the_next_step_is_planned_from_the_oldest_open_deployment(
 
 def test_every_state_of_a_deployment_is_planned_to_a_step_with_a_function():
     flags = (False, True)
-    for action, progress, cancelled, switched, serving in product(Do, OPEN, flags, flags, flags):
+    for action, progress, cancelled, switched, serving in product(
+        Do, OPEN_STATES_OF_DEPLOYMENTS, flags, flags, flags
+    ):
         step = plan(OpenDeployment(action, progress, cancelled, switched), serving)
         assert step is Step.BEGIN or step in STEPS

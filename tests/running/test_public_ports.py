@@ -9,7 +9,7 @@ import pytest
 from tests.running.deployments import deploy
 from tests.world import World, make_world
 from windlass.control.records import ports
-from windlass.control.records.ports import PORT
+from windlass.control.records.ports import PORT_PREFIX
 from windlass.store import Tx
 from windlass.store.tables.names import NameChanges
 
@@ -118,8 +118,8 @@ async def takes_eleven(world: World) -> tuple[str, list[str]]:
         await has_ports(world, count)
     one_more = await runs(world)
     database = await world.post(f"/environment/{await world.environment()}/database", PUBLIC)
-    held = await world.installation.ctx.store.reads.names.beginning(PORT)
-    free = next(number for number in range(30000, 30011) if f"{PORT}{number}" not in held)
+    held = await world.installation.ctx.store.reads.names.beginning(PORT_PREFIX)
+    free = next(number for number in range(30000, 30011) if f"{PORT_PREFIX}{number}" not in held)
     by_number = await runs(world, external_port=free)
     asked = [await message(world, app), await message(world, one_more), await message(world, by_number)]
     if database.status == 409:
@@ -204,7 +204,7 @@ async def test_the_last_free_public_port_is_found_in_at_most_2_tries(monkeypatch
 
         async def hold(tx: Tx) -> None:
             for held in {*range(30000, 30500)} - {30250}:
-                await tx.names.take(f"{PORT}{held}", "00000000-aaaa-4aaa-8aaa-000000000001")
+                await tx.names.take(f"{PORT_PREFIX}{held}", "00000000-aaaa-4aaa-8aaa-000000000001")
 
         await store.write(hold)
         take = NameChanges.take
@@ -215,4 +215,4 @@ async def test_the_last_free_public_port_is_found_in_at_most_2_tries(monkeypatch
 
         monkeypatch.setattr(NameChanges, "take", counted)
         assert await number(world, await runs(world)) == 30250
-        assert len([name for name in tries if name.startswith(PORT)]) <= 2
+        assert len([name for name in tries if name.startswith(PORT_PREFIX)]) <= 2

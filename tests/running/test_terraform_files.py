@@ -10,7 +10,7 @@ import pytest
 
 from tests.repositories import Repository
 from tests.world import Answer, World, make_world
-from windlass.control.workloads.work_folders import DETECTIONS
+from windlass.control.workloads.work_folders import DETECTION_PREFIX
 from windlass.sources.git import Git
 from windlass.terraform.families.terraform_files import MAX_PATHS
 from windlass.terraform.module_files import MAX_FILE_BYTES, MAX_REQUEST_BYTES
@@ -239,4 +239,4 @@ async def test_reading_a_terraform_module_leaves_no_files_and_no_events(world: W
     before = (await world.get(f"/organization/{world.org}/events")).json
     await variables(world, asked(repository))
     assert (await world.get(f"/organization/{world.org}/events")).json == before
-    assert [*world.installation.ctx.work.glob(f"{DETECTIONS}*")] == []
+    assert [*world.installation.ctx.work.glob(f"{DETECTION_PREFIX}*")] == []

@@ -19,7 +19,7 @@ from windlass.control.deploying import ledger, retry_later
 from windlass.core.words.events import Event
 from windlass.engines.rollout import readiness
 from windlass.engines.rollout.listeners import ListeningPort
-from windlass.engines.start_remedies import LOOK
+from windlass.engines.start_remedies import LOG_HINT
 
 
 @asynccontextmanager
@@ -143,7 +143,7 @@ async def test_a_release_that_is_known_to_wait_yields_to_a_newer_deployment(monk
             older = await waiting(world, path, "deploy")
             await says(world, older, "status", "DEPLOYING")
             await waiting(world, path, "stop")
-            await said(world, older, "message", "Look at " if is_walled else LOOK)
+            await said(world, older, "message", "Look at " if is_walled else LOG_HINT)
             await says(world, older, "status", ends)
             world.engine.probes.problem = ""
 

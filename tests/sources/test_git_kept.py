@@ -13,7 +13,7 @@ import pytest
 from tests.repositories import Repository
 from windlass.base.atomic_files import write_whole
 from windlass.sources.git import Git, GitSource
-from windlass.sources.git.kept import FOLDER, KeptCopy
+from windlass.sources.git.kept import KEPT_FOLDER, KeptCopy
 
 NAME = "service"
 
@@ -28,7 +28,7 @@ class Fetches:
 
     @property
     def folder(self) -> Path:
-        return self.home / FOLDER / NAME
+        return self.home / KEPT_FOLDER / NAME
 
     async def texts(self, repository: Repository, commit: str, url: str = "") -> dict[str, str]:
         """Returns the files of a commit; then does to them what a build may do."""
@@ -168,7 +168,7 @@ async def test_the_copy_of_a_deleted_service_is_erased(repository, fetches):
     ):
         pass
     await fetches.git.discard(NAME)  # while it is prepared
-    assert [*(fetches.home / FOLDER).iterdir()] == []
+    assert [*(fetches.home / KEPT_FOLDER).iterdir()] == []
 
 
 async def test_copies_that_are_not_used_for_days_are_erased(repository, fetches):
@@ -178,7 +178,7 @@ async def test_copies_that_are_not_used_for_days_are_erased(repository, fetches)
     long_ago = time.time() - 8 * 86_400
     os.utime(fetches.folder.with_name(f"{NAME}.lock"), (long_ago, long_ago))
     await fetches.git.sweep()
-    assert [*(fetches.home / FOLDER).iterdir()] == []
+    assert [*(fetches.home / KEPT_FOLDER).iterdir()] == []
 
 
 @pytest.mark.parametrize("kind", ["fetch", "fetching", "commits", "head"])

@@ -19,7 +19,7 @@ from windlass.control.background import worker
 from windlass.control.background.worker import Worker
 from windlass.install import installation
 from windlass.store.migrate import RECORD, migrations
-from windlass.store.postgres import OUTDATED, WRITER_LOCK, migrate
+from windlass.store.postgres import OUTDATED_ADVICE, WRITER_LOCK, migrate
 
 
 @asynccontextmanager
@@ -45,7 +45,7 @@ async def test_an_older_server_can_read_but_not_write_after_a_migration(served: 
         with pytest.raises(Unavailable, match="older than the database"):
             await store.write(adds("after"))
         assert await names(store) == ["before"]
-        assert await store.problem() == OUTDATED
+        assert await store.problem() == OUTDATED_ADVICE
 
 
 @pytest.mark.parametrize("applied", [True, False])
@@ -76,7 +76,7 @@ async def test_a_migration_waits_for_the_change_under_way(served: Place):
             await until(lambda: waits_for_the_lock(served))
             assert not migration.done()
         await migration
-        assert await store.problem() == OUTDATED
+        assert await store.problem() == OUTDATED_ADVICE
 
 
 async def test_an_older_server_is_not_ready_and_answers_503_to_changes(served: Place):
@@ -85,9 +85,9 @@ async def test_an_older_server_is_not_ready_and_answers_503_to_changes(served: P
         before = await world.installation.ctx.store.reads.events.newest()
         await bring_forward(served)
         answer = await world.get("/readyz")
-        assert (answer.status, answer.message) == (503, OUTDATED)
+        assert (answer.status, answer.message) == (503, OUTDATED_ADVICE)
         answer = await world.post(f"/organization/{world.org}/project", {"name": "late"})
-        assert (answer.status, answer.message) == (503, OUTDATED)
+        assert (answer.status, answer.message) == (503, OUTDATED_ADVICE)
         assert (await world.get("/organization")).status == 200
         assert await world.installation.ctx.store.reads.events.newest() == before
 
@@ -113,7 +113,7 @@ async def test_an_older_server_pauses_before_it_retries_storing_engine_notices(
         monkeypatch.setattr(store, "write", observed)
         world.installation.note_change("a service")
         noting = asyncio.create_task(world.installation.note_changes())
-        assert await refusals.get() == OUTDATED
+        assert await refusals.get() == OUTDATED_ADVICE
         await asyncio.wait([noting], timeout=None if rest == 0 else 0.2)
         assert noting.done() == (rest == 0)
         noting.cancel()
@@ -124,7 +124,9 @@ async def test_the_log_of_an_older_server_says_what_to_do(served: Place, caplog:
         await bring_forward(served)
         with pytest.raises(Unavailable):
             await store.write(adds("after"))
-    assert [vars(record)["error"] for record in caplog.records if "error" in vars(record)] == [OUTDATED]
+    assert [vars(record)["error"] for record in caplog.records if "error" in vars(record)] == [
+        OUTDATED_ADVICE
+    ]
 
 
 class WatchedWorker(Worker):

@@ -123,7 +123,7 @@ async def test_a_server_stops_while_the_database_stalls(served: Place, monkeypat
 
 
 async def test_cancelling_a_read_ends_its_statement_on_the_database_server(served: Place, monkeypatch):
-    monkeypatch.setattr(postgres_limits, "_SERVER", "SET statement_timeout = 0")  # as above
+    monkeypatch.setattr(postgres_limits, "_SERVER_SETTINGS", "SET statement_timeout = 0")  # as above
 
     async def sleeps() -> bool:
         active = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query = $1"

@@ -19,7 +19,7 @@ from windlass.store.migrate import migrations
 from windlass.store.sqlite import connect, migrate
 from windlass.store.tables import lists, row_sizes, sealed, tree
 
-ALL = [pytest.param(text, id=name) for name, text in postgres.ALL.items()]
+ALL = [pytest.param(text, id=name) for name, text in postgres.ALL_STATEMENTS.items()]
 SHAPES = {
     Row: (
         "resources.FIND",
@@ -59,7 +59,9 @@ def test_the_statement_check_finds_an_unknown_column(embedded: apsw.Connection) 
 
 
 def test_no_statement_scans_all_resources_or_deployments(embedded: apsw.Connection) -> None:
-    scans = {name: found for name, text in postgres.ALL.items() if (found := scanned(embedded, text))}
+    scans = {
+        name: found for name, text in postgres.ALL_STATEMENTS.items() if (found := scanned(embedded, text))
+    }
     for_commands = {f"sealed.COUNTS.{name}" for name in sealed.COUNTS}  # in a process of its own
     in_threads = {
         "figures.FIGURES",
@@ -84,7 +86,7 @@ def scanned(connection: apsw.Connection, text: str) -> list[str]:
 async def test_postgresql_understands_all_statements(served: str) -> None:
     connection = await asyncpg.connect(served)
     try:
-        for name, text in postgres.ALL.items():
+        for name, text in postgres.ALL_STATEMENTS.items():
             prepared = await connection.prepare(text)
             assert len(prepared.get_parameters()) == len(placeholders(text)), name
         with pytest.raises(asyncpg.UndefinedColumnError):
@@ -109,7 +111,7 @@ def test_sqlite_numbers_placeholders_by_first_appearance(embedded: apsw.Connecti
 def test_the_columns_of_a_statement_match_the_fields_of_its_struct(
     embedded: apsw.Connection, shape: type[msgspec.Struct], name: str
 ) -> None:
-    info = apsw.ext.query_info(embedded, postgres.ALL[name])
+    info = apsw.ext.query_info(embedded, postgres.ALL_STATEMENTS[name])
     columns = [column[0] for column in info.description]
     fields = msgspec.structs.fields(shape)
     assert columns == [field.name for field in fields[: len(columns)]]
@@ -120,7 +122,7 @@ def test_every_sql_statement_is_used_in_the_code() -> None:
     """In its own module by its name, or in another one by the names of both."""
     folder = Path(str(tables.__file__)).parent
     texts = {file: file.read_text() for file in folder.parent.rglob("*.py")}
-    assert [name for name in postgres.ALL if not is_used(name, folder, texts)] == []
+    assert [name for name in postgres.ALL_STATEMENTS if not is_used(name, folder, texts)] == []
     assert not is_used("resources.NEVER_USED", folder, texts)
 
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from tests.tables import rows
 from windlass.store import DatabaseSession, Reads, Tx
-from windlass.store.postgres import ALL, LOOKING
+from windlass.store.postgres import ALL_STATEMENTS, READING_STATEMENTS
 from windlass.store.tables import facts
 from windlass.store.tables.facts import FactChanges, FactTable
 from windlass.store.tables.table import ChangeSession, Table
@@ -45,7 +45,7 @@ def writing(table: type[Table]) -> set[str]:
 def _statements(names: tuple[str, ...], module: ModuleType | None) -> Iterator[str]:
     for name in names:
         text = vars(module).get(name)
-        if isinstance(text, str) and text in ALL.values() and text not in LOOKING:
+        if isinstance(text, str) and text in ALL_STATEMENTS.values() and text not in READING_STATEMENTS:
             yield name
 
 
@@ -58,7 +58,7 @@ def test_read_only_tables_have_no_method_that_writes(name: str):
 
 def test_the_check_finds_a_reading_table_that_writes():
     assert writing(FactChanges) == {"SET"}
-    assert facts.SET not in LOOKING
+    assert facts.SET not in READING_STATEMENTS
 
 
 @rows("name", NAMES)

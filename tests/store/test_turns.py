@@ -201,7 +201,7 @@ EXPLAINED = ("FRONT", "FIRST_OF_ENVIRONMENTS", "OF_ORG", "DUE_BY_QUEUE", "CLAIM"
 
 @pytest.mark.parametrize("name", EXPLAINED)
 async def test_no_work_statement_scans_the_whole_table(embedded: Place, name: str):
-    text = postgres.ALL[f"work.{name}"]
+    text = postgres.ALL_STATEMENTS[f"work.{name}"]
     async with embedded.opened(HandClock()):
         plan = await embedded.sql(f"EXPLAIN QUERY PLAN {text}", *[None] * len(placeholders(text)))
     assert not [row for row in plan if str(row[3]) == "SCAN work"], plan

@@ -14,16 +14,16 @@ from tests.engines.dockers import PYTHON, give_python
 from tests.terraform_services.modules import ENGINE, program
 from windlass.docker.client import Docker
 from windlass.docker.client.images import image
-from windlass.terraform.programs import NAMES
+from windlass.terraform.programs import PROGRAM_NAMES
 
-DOCKERFILE = f"FROM {PYTHON}\nCOPY {NAMES.get(ENGINE, 'terraform')} /bin/\n"
+DOCKERFILE = f"FROM {PYTHON}\nCOPY {PROGRAM_NAMES.get(ENGINE, 'terraform')} /bin/\n"
 
 
 def program_image(host: str) -> str:
     """Returns the name of the image, which is made once for a machine."""
     path = Path(program()).resolve()
     about = path.stat()
-    ref = f"windlass-test/{NAMES[ENGINE]}:{about.st_size}-{int(about.st_mtime)}"
+    ref = f"windlass-test/{PROGRAM_NAMES[ENGINE]}:{about.st_size}-{int(about.st_mtime)}"
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, _give(host, ref, path)).result()
     return ref
@@ -45,7 +45,7 @@ async def _build(docker: Docker, ref: str, path: Path) -> None:
         entry = tarfile.TarInfo("Dockerfile")
         entry.size = len(DOCKERFILE)
         tar.addfile(entry, io.BytesIO(DOCKERFILE.encode()))
-        tar.add(path, NAMES[ENGINE])
+        tar.add(path, PROGRAM_NAMES[ENGINE])
     params = {"t": ref, "rm": True, "forcerm": True}
     async with docker.stream("POST", "/build", params=params, data=made.getvalue()) as answer:
         async for said in answer.objects():

@@ -12,10 +12,10 @@ import pytest
 from tests.repositories import Repository
 from tests.whole import Windlass, until
 from windlass.base.environment import for_tools
-from windlass.core.deploy.states import OPEN
-from windlass.terraform.programs import NAMES, InstalledPrograms
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS
+from windlass.terraform.programs import PROGRAM_NAMES, InstalledPrograms
 
-ENGINE = next((engine for engine, name in NAMES.items() if shutil.which(name)), "")
+ENGINE = next((engine for engine, name in PROGRAM_NAMES.items() if shutil.which(name)), "")
 
 SECRET = "correct-horse-battery-staple"
 
@@ -93,7 +93,7 @@ class Service:
         at = f"{self.path}/deployment/{deployment}"
 
         async def has_ended() -> bool:
-            return (await self.windlass.call("GET", at))["status"] not in OPEN
+            return (await self.windlass.call("GET", at))["status"] not in OPEN_STATES_OF_DEPLOYMENTS
 
         await until(has_ended)
         return await self.windlass.call("GET", at)

@@ -22,7 +22,7 @@ from tests.marks import nightly
 from tests.repositories import Repository
 from tests.terraform_services.images import program_image
 from tests.terraform_services.modules import document, needs_program
-from windlass.core.deploy.states import OPEN
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS
 
 pytestmark = pytest.mark.slow
 
@@ -93,7 +93,7 @@ async def new_service(house: House, repository: Repository) -> str:
 async def ended(house: House, service: str, deployment: str) -> Any:
     for _ in range(600):
         shown = await house.call("GET", f"{service}/deployment/{deployment}")
-        if shown["status"] not in OPEN:
+        if shown["status"] not in OPEN_STATES_OF_DEPLOYMENTS:
             return shown
         await asyncio.sleep(0.1)
     raise AssertionError(f"{shown}\n{house.log}")

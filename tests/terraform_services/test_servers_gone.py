@@ -24,7 +24,7 @@ from windlass.base.clock import SECOND
 from windlass.config import Settings
 from windlass.control.context.place import Place
 from windlass.control.context.server_addresses import address_at
-from windlass.control.records.run_servers import FRESH, announce_address, other_addresses
+from windlass.control.records.run_servers import ADDRESS_LIFETIME_MS, announce_address, other_addresses
 from windlass.launch.launcher import LaunchRefused
 from windlass.launch.run_server import RunServer, relay
 from windlass.terraform import run_programs
@@ -128,7 +128,7 @@ async def test_servers_of_a_place_know_each_others_addresses_while_they_run(worl
         await store.write(partial(announce_address, place="local", address=address))
     await store.write(partial(announce_address, place="second", address="http://10.0.0.3:8080"))
     assert await other_addresses(store.reads, "local", one, clock.now()) == [other]
-    clock.turn(FRESH // SECOND - 1)
+    clock.turn(ADDRESS_LIFETIME_MS // SECOND - 1)
     assert await other_addresses(store.reads, "local", one, clock.now()) == [other]
     await store.write(partial(announce_address, place="local", address=one))
     clock.turn(2)

@@ -14,7 +14,7 @@ from tests.webhooks.told import HOUR, URL, deploy, kinds, pass_by, path, webhook
 from tests.world import World
 from windlass.base.errors import Unavailable
 from windlass.base.http_out import HttpResult
-from windlass.control.records.outbox import DELIVER, work_of
+from windlass.control.records.outbox import DELIVERY_WORK, work_of
 from windlass.control.reporting.delivery import WebhookSender
 from windlass.store import Claim, Store, Write
 
@@ -314,7 +314,7 @@ async def test_a_delivery_whose_result_could_not_be_stored_is_sent_again(world: 
     id = await webhook(world)
     await world.post(path(world, id, "/test"))
     ctx = world.installation.ctx
-    claim = Claim(id=work_of(id), kind=DELIVER, epoch=1, attempts=0)
+    claim = Claim(id=work_of(id), kind=DELIVERY_WORK, epoch=1, attempts=0)
     with pytest.raises(Unavailable):
         await WebhookSender(replace(ctx, store=Away(ctx.store)), claim, id).work()
     await world.settle()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tables import rows
 from windlass.docker.builds import trace
-from windlass.docker.builds.guard import MARK
+from windlass.docker.builds.guard import SCOPE_ARGUMENT
 from windlass.docker.builds.progress import MASK, BuildProgress
 
 SCOPE = "0123456789abcdef" * 2
@@ -16,7 +16,12 @@ SCOPE = "0123456789abcdef" * 2
 
 @rows(
     "line",
-    [f"Step 2/7 : ARG {MARK}={SCOPE}", f"{MARK}='{SCOPE}'", f"{SCOPE[:5]}{SCOPE}{SCOPE}", f"a\r{SCOPE}"],
+    [
+        f"Step 2/7 : ARG {SCOPE_ARGUMENT}={SCOPE}",
+        f"{SCOPE_ARGUMENT}='{SCOPE}'",
+        f"{SCOPE[:5]}{SCOPE}{SCOPE}",
+        f"a\r{SCOPE}",
+    ],
 )
 def test_the_scope_is_masked_in_the_output_of_the_classic_builder(line):
     said: list[str] = []
@@ -33,12 +38,12 @@ def test_the_scope_is_masked_in_the_output_of_the_classic_builder(line):
 def test_the_scope_is_masked_in_the_output_of_buildkit(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     step = trace.Vertex("d", f"[2/2] RUN echo {SCOPE}", cached=False, started=True, completed=False, error="")
-    output = trace.Output("d", f"{MARK}={SCOPE}\n".encode())
+    output = trace.Output("d", f"{SCOPE_ARGUMENT}={SCOPE}\n".encode())
     monkeypatch.setattr(trace, "read", lambda message: ([step], [output]))
     progress = BuildProgress(said.append, SCOPE)
     progress.take({"id": "moby.buildkit.trace", "aux": base64.b64encode(b"x")})
     progress.close()
-    assert said == [f"[2/2] RUN echo {MASK}", f"{MARK}={MASK}"]
+    assert said == [f"[2/2] RUN echo {MASK}", f"{SCOPE_ARGUMENT}={MASK}"]
 
 
 def test_the_scope_is_masked_in_the_reason_of_a_failure() -> None:

@@ -12,7 +12,7 @@ from tests.tables import rows
 from windlass.builders.builder import BuildError
 from windlass.docker.builds.expansion import FromImages, inherited
 from windlass.docker.builds.guard import (
-    MARK,
+    SCOPE_ARGUMENT,
     Around,
     Rewritten,
     by_digest,
@@ -105,14 +105,14 @@ REFUSED = [
     ("an image of a layout", "FROM oci-layout://windlass/x"),
     ("a line that goes on in some engines", "RUN echo \\\\\nADD x /y"),
     ("an instruction that is none", "FRUM x"),
-    ("the scope of the cache", f"ARG {MARK}=x"),
-    ("the scope without a value", f"arg {MARK}"),
-    ("the scope in quotes", f'ARG A=1 "{MARK}"=x'),
-    ("the scope as a variable", f"ENV A=1 {MARK}=x"),
-    ("the scope in the old form", f"ENV {MARK} x"),
-    ("the scope over lines", f"ENV A=1 \\\n {MARK}=x"),
-    ("the scope in ONBUILD", f"ONBUILD ARG {MARK}=x"),
-    ("the scope as a variable in ONBUILD", f"ONBUILD ENV {MARK}=x"),
+    ("the scope of the cache", f"ARG {SCOPE_ARGUMENT}=x"),
+    ("the scope without a value", f"arg {SCOPE_ARGUMENT}"),
+    ("the scope in quotes", f'ARG A=1 "{SCOPE_ARGUMENT}"=x'),
+    ("the scope as a variable", f"ENV A=1 {SCOPE_ARGUMENT}=x"),
+    ("the scope in the old form", f"ENV {SCOPE_ARGUMENT} x"),
+    ("the scope over lines", f"ENV A=1 \\\n {SCOPE_ARGUMENT}=x"),
+    ("the scope in ONBUILD", f"ONBUILD ARG {SCOPE_ARGUMENT}=x"),
+    ("the scope as a variable in ONBUILD", f"ONBUILD ENV {SCOPE_ARGUMENT}=x"),
 ]
 
 
@@ -218,12 +218,12 @@ def test_rewriting_resolves_base_image_variables_and_marks_every_stage_with_the_
     assert made.text.decode().splitlines() == [
         "ARG V=1",
         "FROM b:2 AS one",
-        f"ARG {MARK}=s",
+        f"ARG {SCOPE_ARGUMENT}=s",
         "RUN x",
         "FROM one",
-        f"ARG {MARK}=s",
+        f"ARG {SCOPE_ARGUMENT}=s",
         "FROM a-amd64",
-        f"ARG {MARK}=s",
+        f"ARG {SCOPE_ARGUMENT}=s",
     ]
     assert made.images == ("b:2", "a-amd64")
 
@@ -240,14 +240,14 @@ def test_a_backtick_escape_directive_is_kept_and_continued_lines_are_joined():
     assert of("#escape=`\nFROM a\nRUN a `\n b\\\n").text.decode().splitlines() == [
         "# escape=`",
         "FROM a",
-        f"ARG {MARK}=s",
+        f"ARG {SCOPE_ARGUMENT}=s",
         "RUN a  b\\",
     ]
 
 
 def test_the_scope_of_the_cache_is_not_declared_before_the_first_stage():
-    with pytest.raises(BuildError, match=rf"line 1: choose another name than {MARK}"):
-        of(f"ARG {MARK}=x\nFROM a\n")
+    with pytest.raises(BuildError, match=rf"line 1: choose another name than {SCOPE_ARGUMENT}"):
+        of(f"ARG {SCOPE_ARGUMENT}=x\nFROM a\n")
 
 
 def test_a_heredoc_is_refused_for_an_engine_without_heredoc_support():
@@ -375,13 +375,16 @@ OURS = {"Os": "linux", "Architecture": "amd64"}
     [
         ({"Id": "sha256:abc123", "Config": None}, "by its id"),
         ({"Id": "sha256:f", "Config": {"Labels": {"service": "other"}}}, "another service"),
-        ({"Id": "sha256:f", "Config": {"Env": ["PATH=/bin", f"{MARK}=x"]}}, f"it sets {MARK}"),
+        (
+            {"Id": "sha256:f", "Config": {"Env": ["PATH=/bin", f"{SCOPE_ARGUMENT}=x"]}},
+            f"it sets {SCOPE_ARGUMENT}",
+        ),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["ADD . /x"]}}, "ONBUILD ADD"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["RUN make"]}}, "ONBUILD RUN"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["COPY --from=x /a /a"]}}, "ONBUILD COPY"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["nonsense"]}}, "ONBUILD nonsense"),
-        ({"Id": "sha256:f", "Config": {"OnBuild": [f"ARG {MARK}=x"]}}, "ONBUILD ARG"),
-        ({"Id": "sha256:f", "Config": {"OnBuild": [f"ENV A=1 {MARK}=x"]}}, "ONBUILD ENV"),
+        ({"Id": "sha256:f", "Config": {"OnBuild": [f"ARG {SCOPE_ARGUMENT}=x"]}}, "ONBUILD ARG"),
+        ({"Id": "sha256:f", "Config": {"OnBuild": [f"ENV A=1 {SCOPE_ARGUMENT}=x"]}}, "ONBUILD ENV"),
         ({"Id": "sha256:f", "Config": {"OnBuild": ["COPY <<A /a\na\nA"]}}, "ONBUILD COPY"),
     ],
 )

@@ -12,7 +12,7 @@ from tests.engines.dockers import BOX, docker_host
 from windlass.builders.builder import BuildError, BuildSettings, Order
 from windlass.builders.dockerfile import read
 from windlass.detect.recipe import SITE_FOLDER
-from windlass.docker.builds.image_metadata import NOTES, ImageNotes, notes_of
+from windlass.docker.builds.image_metadata import NOTES_LABEL, ImageNotes, notes_of
 from windlass.docker.builds.recipes import choose_dockerfile
 from windlass.docker.client import Docker
 from windlass.engines.workload import Artifact, StaticSite
@@ -184,7 +184,7 @@ def test_an_application_without_outside_references_is_built_with_its_folder_only
 def test_the_image_label_stores_the_processes_and_the_release_command(chosen):
     procfile = "web: gunicorn app:app --bind :$PORT\nworker: python work.py\nrelease: ./migrate now\n"
     made = chosen({**FLASK, "Procfile": procfile})
-    artifact = notes_of({NOTES: made.notes.written()}).added_to(Artifact(kind="image", ref="x"))
+    artifact = notes_of({NOTES_LABEL: made.notes.written()}).added_to(Artifact(kind="image", ref="x"))
     assert artifact.processes == {
         "web": ("sh", "-c", "exec gunicorn app:app --bind :$PORT"),
         "worker": ("python", "work.py"),
@@ -213,7 +213,7 @@ def test_processes_of_a_procfile_can_be_chosen_beside_a_dockerfile(chosen):
 
 
 def test_an_image_without_a_readable_notes_label_has_no_processes():
-    assert notes_of({}) == notes_of({NOTES: "x"}) == ImageNotes()
+    assert notes_of({}) == notes_of({NOTES_LABEL: "x"}) == ImageNotes()
 
 
 def test_files_that_the_repository_does_not_need_are_not_sent(chosen):
@@ -258,5 +258,5 @@ async def files_of(host: str, ref: str) -> list[str]:
 
 async def test_a_dockerfile_of_the_repository_cannot_name_its_processes(bench):
     forged = ImageNotes({"web": ("evil",)}, ("evil",)).written().replace('"', '\\"')
-    built = await bench.build(f'FROM {BOX}\nLABEL {NOTES}="{forged}"\n')
+    built = await bench.build(f'FROM {BOX}\nLABEL {NOTES_LABEL}="{forged}"\n')
     assert (built.processes, built.release) == ({}, ())

@@ -28,7 +28,7 @@ from windlass.base.oom_score import INSTANCES_SCORE
 from windlass.builders.builder import BuildError
 from windlass.docker.builds import DockerBuilder, engine_turn, guard, step_scores
 from windlass.docker.builds.engine_turn import EngineTurn
-from windlass.docker.builds.guard import MARK
+from windlass.docker.builds.guard import SCOPE_ARGUMENT
 from windlass.docker.client import Docker
 
 pytestmark = pytest.mark.slow
@@ -456,7 +456,7 @@ async def test_only_the_cache_secret_keeps_cached_layers_of_a_service_from_other
         after.push_async_callback(victim.close)
         given = {"box": BOX, "word": word}
         theirs = await victim.build(DRAWN.format(argument="", **given), cache_secret=secret)
-        argument = f"ARG {MARK}={guessed}\n"
+        argument = f"ARG {SCOPE_ARGUMENT}={guessed}\n"
         built = await attacker.build(DRAWN.format(argument=argument, **given), org="attacker")
         found = await victim.runs(theirs.ref, "cat", "/made") == await victim.runs(built.ref, "cat", "/made")
     assert found == (not secret)

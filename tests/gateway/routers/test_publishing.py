@@ -17,7 +17,15 @@ from windlass.base.disk_reserve import DiskSpace
 from windlass.routers.builtin.site_pages import LoadedSite, SitePage
 from windlass.routers.sites import publish as publishing
 from windlass.routers.sites import store as storing
-from windlass.routers.sites.index import GZIP, INDEX, SiteFile, SiteIndex, SiteRules, encode_index, read_index
+from windlass.routers.sites.index import (
+    GZIP_SUFFIX,
+    INDEX_FILE,
+    SiteFile,
+    SiteIndex,
+    SiteRules,
+    encode_index,
+    read_index,
+)
 from windlass.routers.sites.publish import PublishError, SiteSettings, publish
 from windlass.routers.sites.rules import MAX_RULES_BYTES
 from windlass.routers.sites.store import SiteStore, release_name
@@ -36,8 +44,8 @@ def test_files_with_equal_contents_are_stored_once(tmp_path):
     first, second, other = (found(release, path) for path in ("a.js", "b/c.js", "d.txt"))
     assert first.digest == second.digest
     digests = {first.digest, other.digest}
-    assert {file.name for file in release.iterdir()} == {INDEX, first.digest + GZIP, *digests}
-    assert gzip.decompress((release / (first.digest + GZIP)).read_bytes()) == SCRIPT
+    assert {file.name for file in release.iterdir()} == {INDEX_FILE, first.digest + GZIP_SUFFIX, *digests}
+    assert gzip.decompress((release / (first.digest + GZIP_SUFFIX)).read_bytes()) == SCRIPT
     assert (report.files, report.bytes) == (3, 2 * len(SCRIPT) + 1)
 
 
@@ -56,7 +64,7 @@ def test_a_new_release_shares_equal_contents_with_the_former_one(tmp_path):
     new.mkdir()
     publish(written(tmp_path / "two", {"app.js": SCRIPT, "index.html": b"two"}), PLAIN, new, former)
     digest = found(new, "app.js").digest
-    for name in (digest, digest + GZIP):
+    for name in (digest, digest + GZIP_SUFFIX):
         assert (new / name).stat().st_ino == (former / name).stat().st_ino
     assert not (new / found(former, "index.html").digest).exists()
 

@@ -14,9 +14,9 @@ import pytest
 
 from tests.marks import nightly
 from windlass.base.isolation.isolation import Isolation
-from windlass.builders.builder import FULL
+from windlass.builders.builder import DISK_FULL_ERROR
 from windlass.process.builds import NativeBuilder, tools
-from windlass.process.builds.artifacts import COMPLETE, ArtifactStore, mark_complete
+from windlass.process.builds.artifacts import COMPLETE_FILE, ArtifactStore, mark_complete
 from windlass.process.builds.cache_limits import CacheLimits
 
 pytestmark = pytest.mark.slow
@@ -122,7 +122,7 @@ async def test_a_toolchain_that_no_build_has_used_for_long_or_has_no_room_is_era
     mode_of(site, "off", toolchain_limits=limits)
     await site.build(FILES, service="a")
     (made,) = toolchains(site)
-    os.utime(made / COMPLETE, (0, time.time() - days * 24 * 3600))
+    os.utime(made / COMPLETE_FILE, (0, time.time() - days * 24 * 3600))
     await site.builder.sweep([])
     assert (toolchains(site) == [made]) is stays
     assert stays or not [*made.parent.iterdir()]
@@ -134,7 +134,7 @@ async def test_a_build_that_uses_a_toolchain_again_keeps_it(site, machine):
     mode_of(site, "off", toolchain_limits=CacheLimits(days=30))
     await site.build(FILES, service="a")
     (made,) = toolchains(site)
-    os.utime(made / COMPLETE, (0, 0))
+    os.utime(made / COMPLETE_FILE, (0, 0))
     await site.build(FILES, service="b")
     await site.builder.sweep([])
     assert toolchains(site) == [made]
@@ -205,7 +205,7 @@ async def test_a_failed_fetch_leaves_nothing_and_is_not_repeated_at_once(site, m
 @pytest.mark.parametrize(
     ("failing", "said"),
     [
-        ("echo 'npm error ENOSPC: no space left on device' >&2; exit 1", f"^{FULL}"),
+        ("echo 'npm error ENOSPC: no space left on device' >&2; exit 1", f"^{DISK_FULL_ERROR}"),
         ("kill -9 $$", "was ended by signal 9"),
     ],
 )

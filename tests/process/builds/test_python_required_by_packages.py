@@ -109,12 +109,12 @@ class OtherPythons:
 async def test_the_newest_python_of_the_machine_is_used_that_the_repository_allows(
     wanted, is_newer, monkeypatch
 ):
-    monkeypatch.setattr(python_versions, "DEFAULT", OWN + 1)
+    monkeypatch.setattr(python_versions, "DEFAULT_MINOR", OWN + 1)
     tools: Any = OtherPythons(f"3.{OWN + 1}")
     nothing_is_fetched: Any = None
     found = await find_python(tools, nothing_is_fetched, ExitStack(), wanted)
     assert found.version.startswith(f"3.{OWN + 1 if is_newer else OWN}.")
     # Negative control: one that is too new for most packages is not used.
-    monkeypatch.setattr(python_versions, "DEFAULT", OWN)
+    monkeypatch.setattr(python_versions, "DEFAULT_MINOR", OWN)
     found = await find_python(tools, nothing_is_fetched, ExitStack(), wanted)
     assert found.version.startswith(f"3.{OWN}.")

@@ -30,7 +30,7 @@ ENDS, FORGETS = "", 'os.execve("/bin/sleep", ["sleep", "1000"], {})'
 @pytest.fixture
 def rig(tmp_path, monkeypatch):
     # As if a program had taken over the first process of its cell and executed something else there.
-    monkeypatch.setattr(spawn, "MARKS", ())
+    monkeypatch.setattr(spawn, "MARK_VARIABLES", ())
     return ProcessRig(tmp_path, has_groups=False)
 
 

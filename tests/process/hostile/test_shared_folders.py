@@ -144,7 +144,7 @@ def test_measuring_a_volume_that_changes_concurrently_never_leaves_the_volume(tm
 
 @pytest.mark.parametrize("bring", [brings_content, brings_files])
 def test_following_symlinks_would_lead_out_of_a_volume(tmp_path, bring, monkeypatch):
-    monkeypatch.setattr(open_folders, "FOLDER", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    monkeypatch.setattr(open_folders, "FOLDER_FLAGS", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     assert led_out(tmp_path, bring) is not None
 
 

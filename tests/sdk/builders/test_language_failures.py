@@ -6,7 +6,7 @@ import pytest
 
 from tests.tables import rows
 from windlass.builders.remedies import build_remedy, failure
-from windlass.engines.start_remedies import LOOK, with_remedy
+from windlass.engines.start_remedies import LOG_HINT, with_remedy
 
 MEMORY = "Ask the operator for more memory for builds"
 REGISTRY = "Deploy again, or ask the operator to let builds reach their registries"
@@ -139,7 +139,7 @@ PROCESSES = [
 @rows("said", PROCESSES)
 def test_a_step_that_reached_the_process_limit_is_reported_with_advice(said):
     assert failure("the step", 1, said.split("\n")).startswith("Start fewer programs at once")
-    told = with_remedy(f"{LOOK}web exited with code 1 while it was starting", "web", said.split("\n"))
+    told = with_remedy(f"{LOG_HINT}web exited with code 1 while it was starting", "web", said.split("\n"))
     assert told.startswith("Let web start fewer programs at once")
 
 
@@ -154,7 +154,7 @@ def test_a_step_that_reached_the_process_limit_is_reported_with_advice(said):
 def test_a_step_with_another_failure_gets_no_advice_to_start_fewer_programs(said):
     """The control of the test above."""
     assert "fewer programs" not in failure("the step", 1, said.split("\n"))
-    assert "fewer programs" not in with_remedy(f"{LOOK}web exited with code 1", "web", said.split("\n"))
+    assert "fewer programs" not in with_remedy(f"{LOG_HINT}web exited with code 1", "web", said.split("\n"))
 
 
 OF_IMAGES = [

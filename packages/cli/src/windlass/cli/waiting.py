@@ -35,7 +35,7 @@ from windlass.cli.deployments import (
 )
 from windlass.cli.following import LINE_EVENT, RetryTimer, StreamFollower, retry_until_done
 from windlass.cli.formatting import duration
-from windlass.core.deploy.states import BUILDS, OPEN, Progress
+from windlass.core.deploy.states import ACTIONS_WITH_BUILD, OPEN_STATES_OF_DEPLOYMENTS, Progress
 from windlass.engines.job_plans import RunState
 from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain, print_json
@@ -146,7 +146,7 @@ class DeploymentWait:
     def _print_until_end(self) -> Mapping[str, Any]:
         """Prints states and log lines until the deployment ends."""
         deployment: Mapping[str, Any] = {}
-        while deployment.get("status", Progress.QUEUED) in OPEN:
+        while deployment.get("status", Progress.QUEUED) in OPEN_STATES_OF_DEPLOYMENTS:
             received = self._next()
             match received.source:
                 case _Source.DEPLOYMENT if received.data is None or is_gone(received.data):
@@ -174,7 +174,7 @@ class DeploymentWait:
 
     def _follow_build(self, deployment: Mapping[str, Any]) -> None:
         """Starts to follow the build log as soon as the deployment builds."""
-        builds = deployment["action"] in BUILDS and not deployment.get("repeats")
+        builds = deployment["action"] in ACTIONS_WITH_BUILD and not deployment.get("repeats")
         if self._build is not None and builds and deployment["status"] != Progress.QUEUED:
             self._build.follow()
 
@@ -185,7 +185,9 @@ class DeploymentWait:
 
     def _say_waiting(self, deployment: Mapping[str, Any]) -> None:
         """Prints why the deployment waits, unless its log is shown and contains the reason."""
-        waits = str(deployment.get("message") or "") if deployment["status"] in OPEN else ""
+        waits = (
+            str(deployment.get("message") or "") if deployment["status"] in OPEN_STATES_OF_DEPLOYMENTS else ""
+        )
         if waits and waits != self._waits and not (self._build and self._build.is_followed):
             show_below(waits)
         self._waits = waits

@@ -27,7 +27,7 @@ from windlass.cli.deployments import (
 )
 from windlass.cli.following import LINE_EVENT, RetryTimer, StreamFollower, retry_until_done
 from windlass.cli.names import ResolvedResource
-from windlass.core.deploy.states import OPEN, Progress
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS, Progress
 from windlass.terminal.command_errors import CommandFailed
 from windlass.terminal.tables import plain
 
@@ -105,7 +105,7 @@ class EnvironmentWait:
             if deployment is None:
                 continue  # just deleted: the next event of the stream reports it
             self._print_state(started, state_of(deployment))
-            if deployment["status"] not in OPEN:
+            if deployment["status"] not in OPEN_STATES_OF_DEPLOYMENTS:
                 del waited[id]
                 yield EndedDeployment(started, deployment)
 

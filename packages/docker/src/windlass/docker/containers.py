@@ -16,7 +16,7 @@ from windlass.docker import create, start_files
 from windlass.docker import names as words
 from windlass.docker.archives import FILE, BadEngineArchive, read_entries
 from windlass.docker.client import Away, Docker, EngineRefused
-from windlass.docker.client.answers import NONSENSE
+from windlass.docker.client.answers import NOT_AN_ENGINE
 from windlass.docker.client.pulled_images import ImageUser
 from windlass.docker.descriptions import ContainerList, ContainerSummary, has_labels, instances_of
 from windlass.docker.host_ports import HostPorts
@@ -125,7 +125,7 @@ class ContainerClient:
         if inspection and inspection["State"]["Status"] in ("removing", "dead"):
             await self.remove(inspection["Id"])
             inspection = None
-        elif inspection and inspection["Config"]["Labels"].get(words.DEPLOYMENT) != workload.deployment:
+        elif inspection and inspection["Config"]["Labels"].get(words.DEPLOYMENT_LABEL) != workload.deployment:
             # The same number of another deployment: a restored database assigns numbers again.
             await self.stop(inspection["Id"], workload.grace)
             await self.remove(inspection["Id"])
@@ -265,7 +265,7 @@ class ContainerClient:
         try:
             file = read_packed(content)
         except BadEngineArchive as error:
-            raise EngineError(NONSENSE) from error
+            raise EngineError(NOT_AN_ENGINE) from error
         if file is None:
             raise EngineError(f"Write a plain file to {OUTPUT_FILE}: the run left something else there")
         return file

@@ -20,7 +20,9 @@ MEGABYTE: Final = 1024 * 1024
 # Capabilities that official images need, which start as root and then switch to another user.
 CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
 
-INITS: Final = frozenset({"init", "tini", "dumb-init", "docker-init", "catatonit", "s6-svscan", "systemd"})
+INIT_PROGRAMS: Final = frozenset(
+    {"init", "tini", "dumb-init", "docker-init", "catatonit", "s6-svscan", "systemd"}
+)
 
 MIN_CPU_MILLI, MIN_MEMORY_MB = 10, 6
 """Docker's minimum limits: CPU in thousandths of a core, and memory in megabytes."""
@@ -35,10 +37,10 @@ ETC_COPY: Final[Mapping[str, str]] = {"Type": "volume", "Target": "/etc"}
 SERVER_HOST: Final = "host.docker.internal"
 """The usual host name of the engine's machine in its containers."""
 
-_TEMPORARY: Final = ("/tmp", "/run", "/var/tmp")  # noqa: S108 (inside of the container)
+_TEMPORARY_FOLDERS: Final = ("/tmp", "/run", "/var/tmp")  # noqa: S108 (inside of the container)
 
 # Limits of the engine's own log files. Windlass has already read the output when they are rotated.
-LOGS: Final = {"Type": "json-file", "Config": {"max-size": "16m", "max-file": "3"}}
+LOG_CONFIG: Final = {"Type": "json-file", "Config": {"max-size": "16m", "max-file": "3"}}
 
 
 def container(
@@ -65,8 +67,8 @@ def container(
         "Labels": {
             **_empty_labels(image),
             **labels,
-            words.PORTS: as_label(host_ports),
-            words.RESTARTED: "" if once else "yes",
+            words.PORTS_LABEL: as_label(host_ports),
+            words.RESTARTED_LABEL: "" if once else "yes",
         },
         "ExposedPorts": {port: {} for port in ports},
         # The engine also applies it when the machine shuts down.
@@ -84,7 +86,7 @@ def container(
             # handlers. Most programs are not written for that, so an init is added.
             "Init": not has_own_init(workload, image),
             "RestartPolicy": {"Name": "no"},  # see `restarts`
-            "LogConfig": LOGS,
+            "LogConfig": LOG_CONFIG,
             "Mounts": [
                 *(
                     _mount_definition(volume.mount, words.volume(installation, workload.service, volume))
@@ -106,7 +108,7 @@ def container(
     if workload.calls_server:
         body["HostConfig"]["ExtraHosts"] = [f"{SERVER_HOST}:host-gateway"]
     if workload.read_only:
-        body["HostConfig"] |= {"ReadonlyRootfs": True, "Tmpfs": dict.fromkeys(_TEMPORARY, "")}
+        body["HostConfig"] |= {"ReadonlyRootfs": True, "Tmpfs": dict.fromkeys(_TEMPORARY_FOLDERS, "")}
     if workload.entrypoint:
         body["Entrypoint"] = list(workload.entrypoint)
     if command := workload.command or workload.artifact.command:
@@ -163,7 +165,7 @@ def has_own_init(workload: Workload, image: Mapping[str, Any]) -> bool:
         *workload.command,
         *(config.get("Cmd") or ()),
     ]
-    return bool(labels) and PurePosixPath(labels[0]).name in INITS
+    return bool(labels) and PurePosixPath(labels[0]).name in INIT_PROGRAMS
 
 
 def variables(workload: Workload) -> Mapping[str, str]:

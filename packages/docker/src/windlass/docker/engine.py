@@ -24,7 +24,7 @@ from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.docker import names
 from windlass.docker.client import Away, Docker, EngineRefused
-from windlass.docker.client.answers import NONSENSE, refusal
+from windlass.docker.client.answers import NOT_AN_ENGINE, refusal
 from windlass.docker.client.pulled_images import NOTES_FOLDER, ImageUser, PulledImages
 from windlass.docker.containers import ContainerClient, Inspection, is_passing, refuse_unmet
 from windlass.docker.descriptions import (
@@ -45,7 +45,7 @@ from windlass.docker.resources import DockerResources
 from windlass.docker.restarts import Restarts
 from windlass.docker.watch import EventWatcher
 from windlass.engines.engine import (
-    UNKNOWN,
+    UNKNOWN_LIMITS,
     EngineError,
     EngineUnavailable,
     Execution,
@@ -145,7 +145,7 @@ class DockerEngine(RolloutEngine):
         """`installation`: id that distinguishes this installation's objects on a shared engine. `folder`:
         persistent data about this engine. `pool`: the subnets of networks."""
         super().__init__()
-        self.limits = UNKNOWN
+        self.limits = UNKNOWN_LIMITS
         self._docker = host if isinstance(host, Docker) else Docker(host)
         self._machine = DockerMachine(self._docker, folder / "identity")
         self.identity = self._machine.remembered()
@@ -358,9 +358,9 @@ class DockerEngine(RolloutEngine):
     async def _stored_data(self) -> dict[str, StoredData]:
         """Returns the stored data of each service: name, number of instances and number of volumes."""
         copies, volumes = await self._containers.list(), await self._resources.volumes_by_service()
-        instances = Counter(container["Labels"].get(names.SERVICE, "") for container in copies)
+        instances = Counter(container["Labels"].get(names.SERVICE_LABEL, "") for container in copies)
         titles = {
-            container["Labels"].get(names.SERVICE, ""): container["Labels"].get(names.ALIAS, "")
+            container["Labels"].get(names.SERVICE_LABEL, ""): container["Labels"].get(names.ALIAS_LABEL, "")
             for container in copies
         }
         return {
@@ -503,7 +503,7 @@ class DockerEngine(RolloutEngine):
         except EngineRefused as refused:
             raise EngineError(refusal(refused.message)) from refused
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise EngineError(NONSENSE) from error
+            raise EngineError(NOT_AN_ENGINE) from error
 
 
 def _refuse(workload: Workload) -> NoReturn:

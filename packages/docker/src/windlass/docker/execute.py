@@ -20,7 +20,7 @@ from windlass.engines.engine import EngineError
 
 MAX_OUTPUT_BYTES: Final = 64 * 1024
 """Maximum size of the output in bytes; only the end is kept."""
-MARK: Final = "WINDLASS_EXECUTION"
+EXECUTION_VARIABLE: Final = "WINDLASS_EXECUTION"
 MAX_OUTPUT_BYTES_PER_SECOND: Final = 1024 * 1024
 """Maximum rate at which output is read, in bytes per second. A faster command is slowed down by
 back-pressure."""
@@ -28,7 +28,7 @@ END_TIMEOUT: Final = 5.0
 TIMED_OUT: Final = 124
 """The exit code that the program `timeout` uses."""
 
-_ENDS = """
+_END_SCRIPT = """
 for each in /proc/[0-9]*; do
     [ "${each#/proc/}" = "$$" ] || ! grep -q "$0" "$each/environ" 2>/dev/null || kill -9 "${each#/proc/}"
 done
@@ -36,7 +36,7 @@ done
 
 
 async def execute(docker: Docker, container: str, command: Sequence[str], timeout: float) -> tuple[int, str]:
-    mark = f"{MARK}={secrets.token_hex(8)}"
+    mark = f"{EXECUTION_VARIABLE}={secrets.token_hex(8)}"
     output = bytearray()
     try:
         async with asyncio.timeout(timeout):
@@ -84,7 +84,7 @@ async def end_marked(docker: Docker, container: str, mark: str) -> None:
     """Kills all processes of a container with this mark, from inside the container."""
     with suppress(TimeoutError, Away, EngineRefused, EngineError):
         async with asyncio.timeout(END_TIMEOUT):
-            await _run(docker, container, ("sh", "-c", _ENDS, mark), bytearray())
+            await _run(docker, container, ("sh", "-c", _END_SCRIPT, mark), bytearray())
 
 
 def _text(output: bytearray) -> str:

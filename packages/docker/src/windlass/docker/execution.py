@@ -19,18 +19,18 @@ from typing import Any, Final
 from windlass.base import filelock
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.client.raw_connection import RawConnection, pieces
-from windlass.docker.execute import MARK, create_command, end_marked
+from windlass.docker.execute import EXECUTION_VARIABLE, create_command, end_marked
 from windlass.engines.engine import EngineError, ExecutionRequest, TerminalSize
 
-_TERMINAL: Final = "TERM=xterm-256color"
+_TERMINAL_VARIABLE: Final = "TERM=xterm-256color"
 _END_OF_INPUT: Final = b"\x04"
 _CHECK_INTERVAL, _END_TIMEOUT = 0.02, 5.0
-_REFUSED: Final = re.compile(rb'OCI runtime exec failed: .*?exec: "([^"]{1,300})": (.+)', re.S)
+_START_REFUSED: Final = re.compile(rb'OCI runtime exec failed: .*?exec: "([^"]{1,300})": (.+)', re.S)
 """Matches the engine's output for a program that could not be started."""
 _MAX_REFUSAL_BYTES: Final = 4096
 """Maximum size of this output in bytes. A program may write the same, followed by much more."""
-_ABSENT: Final = (b"not found in $PATH", b"no such file or directory")
-_LOST: Final = 137
+_NOT_FOUND_ERRORS: Final = (b"not found in $PATH", b"no such file or directory")
+_LOST_EXIT_CODE: Final = 137
 """The exit code for a command that ended with its container: that of SIGKILL."""
 
 
@@ -80,7 +80,7 @@ class ExecutionFiles:
                 continue
             try:
                 if container := path.read_text():
-                    await end_marked(docker, container, f"{MARK}={path.name}")
+                    await end_marked(docker, container, f"{EXECUTION_VARIABLE}={path.name}")
                 path.unlink(missing_ok=True)
             finally:
                 os.close(descriptor)
@@ -114,7 +114,10 @@ class DockerExecution:
             raise
 
     async def _create(self, request: ExecutionRequest) -> str:
-        variables = [f"{MARK}={self._mark}", *([_TERMINAL] if self._has_terminal else [])]
+        variables = [
+            f"{EXECUTION_VARIABLE}={self._mark}",
+            *([_TERMINAL_VARIABLE] if self._has_terminal else []),
+        ]
         body = {
             "Cmd": list(request.command),
             "AttachStdin": True,
@@ -168,7 +171,7 @@ class DockerExecution:
                 state: Any = await self._docker.json("GET", f"/exec/{self._id}/json")
             except EngineRefused as refused:
                 if refused.status == 404:
-                    return _LOST
+                    return _LOST_EXIT_CODE
                 raise
             if not state["Running"] and state["ExitCode"] is not None:
                 self._docker.commands.ended(self._container, self._id)
@@ -181,7 +184,7 @@ class DockerExecution:
         await asyncio.shield(asyncio.ensure_future(self._open.aclose()))
 
     async def _end(self) -> None:
-        await end_marked(self._docker, self._container, f"{MARK}={self._mark}")
+        await end_marked(self._docker, self._container, f"{EXECUTION_VARIABLE}={self._mark}")
 
 
 async def _with_explanation(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -194,10 +197,10 @@ async def _with_explanation(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes
 
 
 def _explain(piece: bytes) -> bytes:
-    refused = _REFUSED.fullmatch(piece) if len(piece) <= _MAX_REFUSAL_BYTES else None
+    refused = _START_REFUSED.fullmatch(piece) if len(piece) <= _MAX_REFUSAL_BYTES else None
     if not refused:
         return piece
     program, reason = refused[1], refused[2].rstrip().removesuffix(b": unknown")
-    if reason.endswith(_ABSENT):
+    if reason.endswith(_NOT_FOUND_ERRORS):
         return b"There is no program " + program + b" in this instance.\r\n"
     return b"The program " + program + b" cannot be started: " + reason + b".\r\n"

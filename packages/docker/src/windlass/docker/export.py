@@ -25,7 +25,7 @@ from windlass.docker.archives import (
     read_entries,
 )
 from windlass.docker.client import Docker, EngineRefused
-from windlass.docker.client.answers import NONSENSE
+from windlass.docker.client.answers import NOT_AN_ENGINE
 from windlass.engines.engine import ArtifactLost, EngineError
 
 MAX_SITE_BYTES: Final = 5 * 1024**3
@@ -34,7 +34,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 _MAX_CONTAINER_AGE_SECONDS: Final = 3600
 _MAX_TIME_SECONDS: Final = 253_402_300_799
 """The last second of the year 9999."""
-_OWNER: Final = "windlass.export"
+_EXPORT_LABEL: Final = "windlass.export"
 """Label of the containers that are created for an export. They are never started, and are removed
 afterwards."""
 
@@ -44,9 +44,9 @@ async def export_folder(
 ) -> None:
     """Copies a folder of an image. Raises ArtifactLost if the image does not exist, and EngineError for other
     problems."""
-    label = f"{_OWNER}={installation}"
+    label = f"{_EXPORT_LABEL}={installation}"
     await _remove_left(docker, label)
-    labels = {**dict.fromkeys(names.ALL_LABELS, ""), _OWNER: installation}
+    labels = {**dict.fromkeys(names.ALL_LABELS, ""), _EXPORT_LABEL: installation}
     body = {"Image": image, "Cmd": ["none"], "Labels": labels, "NetworkDisabled": True}
     try:
         created = await docker.json("POST", "/containers/create", body=body)
@@ -61,7 +61,7 @@ async def export_folder(
         await _fetch(docker, str(created["Id"]), folder, archive)
         await in_thread(unpack, archive, destination)
     except BadEngineArchive as error:
-        raise EngineError(NONSENSE) from error
+        raise EngineError(NOT_AN_ENGINE) from error
     finally:
         await in_thread(archive.unlink, True)
         await _remove(docker, str(created["Id"]))

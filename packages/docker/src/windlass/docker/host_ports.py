@@ -94,15 +94,15 @@ class HostPorts:
 
     async def _held_ports(self) -> HeldPorts:
         """Returns the host ports of all installations' containers on the engine."""
-        params = {"all": True, "filters": {"label": [names.PORTS]}}
+        params = {"all": True, "filters": {"label": [names.PORTS_LABEL]}}
         held = HeldPorts()
         for container in await self._docker.read_list("/containers/json", ContainerList, params=params):
             labels = container["Labels"]
             # Build step containers may have forged labels (set by a Dockerfile), but no ports.
-            if names.is_instance(labels.get(names.INSTALLATION, ""), container_name(container), labels):
+            if names.is_instance(labels.get(names.INSTALLATION_LABEL, ""), container_name(container), labels):
                 ports = frozenset(parse_label(labels))
                 held.of[container["Id"]] = ports
-                held.by_org[labels.get(names.ORGANIZATION, "")] += len(ports)
+                held.by_org[labels.get(names.ORGANIZATION_LABEL, "")] += len(ports)
         return held
 
 
@@ -125,5 +125,5 @@ def as_label(ports: Sequence[int]) -> str:
 
 def parse_label(labels: Mapping[str, str]) -> list[int]:
     """Parses the ports label. The label is not trusted, because an organization may control the engine."""
-    numbers = labels.get(names.PORTS, "")[:_MAX_LABEL_LENGTH].split(",")
+    numbers = labels.get(names.PORTS_LABEL, "")[:_MAX_LABEL_LENGTH].split(",")
     return [int(number) for number in numbers if number.isascii() and number.isdecimal()]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from windlass.docker.client import Docker, EngineRefused
-from windlass.docker.client.built_images import SERVICE, BuiltImages
+from windlass.docker.client.built_images import SERVICE_LABEL, BuiltImages
 from windlass.docker.client.engine_memory import PullBackoff
 from windlass.docker.client.images import ask_registry, image, pull, why_not_pulled
 from windlass.docker.client.pulled_images import ImageUser, PulledImages
@@ -90,7 +90,7 @@ class DockerImages:
 
 
 def _is_built(inspection: Mapping[str, Any]) -> bool:
-    return SERVICE in ((inspection.get("Config") or {}).get("Labels") or {})
+    return SERVICE_LABEL in ((inspection.get("Config") or {}).get("Labels") or {})
 
 
 def _by_digest(inspection: Mapping[str, Any], ref: str) -> str:

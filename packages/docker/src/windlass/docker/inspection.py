@@ -22,7 +22,7 @@ _LAST_CODE: Final = 2**31
 _MAX_ERROR_LENGTH: Final = 4096
 
 # Exit codes with a conventional meaning in shells and inits.
-_SHELL = {126: ": the command cannot be run", 127: ": the command was not found"}
+_SHELL_EXIT_CODES = {126: ": the command cannot be run", 127: ": the command was not found"}
 
 _PHASES = {
     "running": Phase.RUNNING,
@@ -147,7 +147,7 @@ def _reason(last_exit: LastExit, memory: int) -> str:
     if last_exit.exit_code > 128:
         with suppress(ValueError):
             return f"was killed by {signal.Signals(last_exit.exit_code - 128).name}"
-    return f"exited with code {last_exit.exit_code}{_SHELL.get(last_exit.exit_code, '')}"
+    return f"exited with code {last_exit.exit_code}{_SHELL_EXIT_CODES.get(last_exit.exit_code, '')}"
 
 
 def _inner_address(inspection: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from windlass.docker.inspection import is_same_run
 from windlass.engines.engine import EngineError, InstanceEnded
 from windlass.engines.rollout.listeners import ListeningPort, listening_sockets, queued_at
 
-_TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
+_TCP_TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 _NAME_SERVER: Final = "127.0.0.11"
 """The address of the Docker engine's own DNS server in each container."""
 _TIMEOUT: Final = 5.0
@@ -24,7 +24,7 @@ _ID: Final = re.compile(r"[0-9a-f]{64}")
 
 async def listeners(docker: Docker, container: str) -> list[ListeningPort]:
     """Returns the listening ports of a container; an empty list if its image has no `cat`."""
-    _, tables = await execute(docker, container, ("cat", *_TABLES), _TIMEOUT)
+    _, tables = await execute(docker, container, ("cat", *_TCP_TABLES), _TIMEOUT)
     listening = {listener for listener, _ in listening_sockets(tables)}
     return sorted(listener for listener in listening if listener.address != _NAME_SERVER)
 
@@ -49,7 +49,7 @@ async def _count_queued(docker: Docker, detail: Inspection, port: int) -> int | 
         return None
     tables = None if docker.is_elsewhere else await in_thread(_read_here, pid, container)
     if tables is None:
-        _, tables = await execute(docker, container, ("cat", *_TABLES), _TIMEOUT)
+        _, tables = await execute(docker, container, ("cat", *_TCP_TABLES), _TIMEOUT)
     return queued_at(tables, port)
 
 

@@ -9,14 +9,14 @@ from typing import Final
 from windlass.base.atomic_files import write_whole
 from windlass.base.subprocesses import in_thread
 from windlass.docker.client import Docker, EngineRefused
-from windlass.docker.client.transports import HERE
+from windlass.docker.client.transports import LOOPBACK
 from windlass.docker.create import SERVER_HOST, limits_of
 from windlass.docker.descriptions import MachineSummary
 from windlass.engines.engine import EngineLimits
 
 _TIMEOUT: Final = 5.0
 _MAX_ID_LENGTH: Final = 128
-_KIND: Final = "docker"
+_MACHINE_KIND: Final = "docker"
 
 
 class DockerMachine:
@@ -36,7 +36,7 @@ class DockerMachine:
         machine = MachineSummary()
         with suppress(EngineRefused):
             machine = await self._docker.read_list("/info", MachineSummary, timeout=_TIMEOUT)
-        identity = f"{_KIND}:{machine.ID[:_MAX_ID_LENGTH]}" if machine.ID else _KIND
+        identity = f"{_MACHINE_KIND}:{machine.ID[:_MAX_ID_LENGTH]}" if machine.ID else _MACHINE_KIND
         if identity != self.remembered():
             await in_thread(self._remember, identity)
         return limits_of(machine), identity
@@ -50,7 +50,7 @@ def server_host_of(docker: Docker) -> str:
     """Returns the host name of this server's machine inside containers; empty if the engine is on another
     machine. An engine of this machine publishes ports on loopback."""
     try:
-        is_here = not docker.is_elsewhere and docker.address == HERE
+        is_here = not docker.is_elsewhere and docker.address == LOOPBACK
     except EngineRefused:
         return ""
     return SERVER_HOST if is_here else ""

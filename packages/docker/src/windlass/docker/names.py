@@ -10,39 +10,39 @@ from typing import Any, Final
 
 from windlass.engines.workload import Volume, Workload
 
-INSTALLATION: Final = "windlass.installation"
-SERVICE: Final = "windlass.service"
-ENVIRONMENT: Final = "windlass.environment"
-GENERATION: Final = "windlass.generation"
-INDEX: Final = "windlass.index"
-DEPLOYMENT: Final = "windlass.deployment"
-ALIAS: Final = "windlass.alias"
+INSTALLATION_LABEL: Final = "windlass.installation"
+SERVICE_LABEL: Final = "windlass.service"
+ENVIRONMENT_LABEL: Final = "windlass.environment"
+GENERATION_LABEL: Final = "windlass.generation"
+INDEX_LABEL: Final = "windlass.index"
+DEPLOYMENT_LABEL: Final = "windlass.deployment"
+ALIAS_LABEL: Final = "windlass.alias"
 """Label with the plain host name of the service in its network."""
-POD: Final = "windlass.pod"
-ORGANIZATION: Final = "windlass.organization"
+POD_LABEL: Final = "windlass.pod"
+ORGANIZATION_LABEL: Final = "windlass.organization"
 """Label with the organization's id. The numbers of an organization's networks and host ports are limited."""
-PORTS: Final = "windlass.ports"
+PORTS_LABEL: Final = "windlass.ports"
 """Label with a container's host ports. The engine's lists omit the ports of stopped containers."""
-RESTARTED: Final = "windlass.restarted"
+RESTARTED_LABEL: Final = "windlass.restarted"
 """Label of containers that Windlass starts again when they end."""
 
 ALL_LABELS: Final = (
-    INSTALLATION,
-    SERVICE,
-    ENVIRONMENT,
-    GENERATION,
-    INDEX,
-    DEPLOYMENT,
-    ALIAS,
-    POD,
-    ORGANIZATION,
-    PORTS,
-    RESTARTED,
+    INSTALLATION_LABEL,
+    SERVICE_LABEL,
+    ENVIRONMENT_LABEL,
+    GENERATION_LABEL,
+    INDEX_LABEL,
+    DEPLOYMENT_LABEL,
+    ALIAS_LABEL,
+    POD_LABEL,
+    ORGANIZATION_LABEL,
+    PORTS_LABEL,
+    RESTARTED_LABEL,
 )
 """All labels of an instance. Other containers get them with empty values, because they would otherwise
 inherit them from their image."""
 
-_UNIQUE: Final = re.compile(r"z[0-9a-f]{8}-")
+_UNIQUE_PREFIX: Final = re.compile(r"z[0-9a-f]{8}-")
 _MAX_LABEL_LENGTH: Final = 63
 """Maximum length of a host name label (RFC 1035)."""
 
@@ -83,7 +83,7 @@ def unique_name(service: str, name: str) -> str:
 def aliases(workload: Workload) -> Sequence[str]:
     """Returns the host names of a service in its network. Skips a plain name that could be the unique name of
     another service."""
-    plain = [] if not workload.known_as or _UNIQUE.match(workload.known_as) else [workload.known_as]
+    plain = [] if not workload.known_as or _UNIQUE_PREFIX.match(workload.known_as) else [workload.known_as]
     return (unique_name(workload.service, workload.name), *plain)
 
 
@@ -94,15 +94,15 @@ def pod(workload: Workload, index: int) -> str:
 
 def labels(installation: str, workload: Workload, index: int) -> dict[str, str]:
     return {
-        INSTALLATION: installation,
-        SERVICE: workload.service,
-        ENVIRONMENT: workload.environment,
-        GENERATION: str(workload.generation),
-        INDEX: str(index),
-        DEPLOYMENT: workload.deployment,
-        ALIAS: host_name(workload.name),
-        POD: pod(workload, index),
-        ORGANIZATION: workload.org,
+        INSTALLATION_LABEL: installation,
+        SERVICE_LABEL: workload.service,
+        ENVIRONMENT_LABEL: workload.environment,
+        GENERATION_LABEL: str(workload.generation),
+        INDEX_LABEL: str(index),
+        DEPLOYMENT_LABEL: workload.deployment,
+        ALIAS_LABEL: host_name(workload.name),
+        POD_LABEL: pod(workload, index),
+        ORGANIZATION_LABEL: workload.org,
     }
 
 
@@ -110,7 +110,7 @@ def instances(**labels: str) -> dict[str, list[str]]:
     """Returns filters that match instances, but not containers that users create manually from built images:
     these inherit the image's labels, which lack the pod label."""
     query = filters(**labels)
-    return {**query, "label": [*query["label"], POD]}
+    return {**query, "label": [*query["label"], POD_LABEL]}
 
 
 def filters(**labels: str) -> dict[str, list[str]]:
@@ -128,4 +128,4 @@ def is_instance(installation: str, name: str, labels: Mapping[str, Any]) -> bool
 
 
 def identity(labels: Mapping[str, Any]) -> tuple[str, int, int]:
-    return str(labels[SERVICE]), int(labels[GENERATION]), int(labels[INDEX])
+    return str(labels[SERVICE_LABEL]), int(labels[GENERATION_LABEL]), int(labels[INDEX_LABEL])

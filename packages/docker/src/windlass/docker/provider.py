@@ -41,10 +41,10 @@ from windlass.docker.client.transports import (
 from windlass.docker.settings import OwnDockerSettings
 from windlass.engines.engine import EngineError
 from windlass.engines.findings import (
-    AIO,
-    INOTIFY,
-    NEIGHBOURS,
-    SECONDS,
+    AIO_LIMIT,
+    INOTIFY_LIMIT,
+    NEIGHBOUR_LIMIT,
+    TIMEOUT,
     Finding,
     fail,
     kernel_limits,
@@ -65,7 +65,7 @@ from windlass.engines.servers import NoServers
 
 DEFAULT_HOST: Final = "unix:///var/run/docker.sock"
 NAME: Final = "docker"
-_PLACES: Final = "places"
+_PLACES_FOLDER: Final = "places"
 _CHECK_SECONDS: Final = 15.0
 _GIB: Final = 1 << 30
 _WARNING_FRACTION: Final = 0.8
@@ -80,7 +80,7 @@ ENGINE_MEMORY: Final = SharedResource(
     "give docker.service a MemoryMax, and Docker live-restore, see docs/engines.md, unless these "
     "organizations trust each other",
 )
-_CONTAINERS: Final = (
+_CONTAINERS_ADVICE: Final = (
     "to run services in containers, install and start Docker, or set its address with docker_host"
 )
 
@@ -146,7 +146,7 @@ class DockerProvider:
         )
 
     def folders(self, data: Path) -> Sequence[Path]:
-        return (data / NAME, *(data / _PLACES).glob(f"*/{NAME}"))
+        return (data / NAME, *(data / _PLACES_FOLDER).glob(f"*/{NAME}"))
 
     async def start_report(self, settings: DockerSettings) -> StartReport:
         return StartReport()
@@ -171,7 +171,7 @@ class DockerProvider:
         if is_used:
             return fail("Docker", str(found), "or choose another engine with --engine")
         if isinstance(found, EngineRefused):
-            return warn("Docker", str(found), _CONTAINERS)
+            return warn("Docker", str(found), _CONTAINERS_ADVICE)
         return ok("Docker", f"nothing answers at {settings.host}; only the Docker engine needs it")
 
     async def diagnose(self, settings: DockerSettings) -> AsyncIterator[Finding]:
@@ -179,7 +179,7 @@ class DockerProvider:
         for check in (_build_steps, _build_cache, _networks, _memory):
             async for finding in check(settings):
                 yield finding
-        yield kernel_limits((AIO, INOTIFY, NEIGHBOURS))
+        yield kernel_limits((AIO_LIMIT, INOTIFY_LIMIT, NEIGHBOUR_LIMIT))
 
     # Engines at other addresses
 
@@ -235,12 +235,14 @@ class DockerProvider:
             before = time.time()
             info = await docker.json("GET", "/info")
             now = (before + time.time()) / 2
-            wanted = {"label": [f"{names.INSTALLATION}={installation}"], "status": ["running"]}
+            wanted = {"label": [f"{names.INSTALLATION_LABEL}={installation}"], "status": ["running"]}
             containers = await docker.json("GET", "/containers/json", params={"filters": wanted})
             return EngineReport(
                 title=f"Docker {info.get('ServerVersion', 'of an unknown version')}",
                 ahead=datetime.fromisoformat(info["SystemTime"]).timestamp() - now,
-                instances=Counter(str(container["Labels"].get(names.SERVICE)) for container in containers),
+                instances=Counter(
+                    str(container["Labels"].get(names.SERVICE_LABEL)) for container in containers
+                ),
                 certificate_end=await _certificate_end(remote),
             )
         except (Away, EngineRefused, BadIdentity, OSError) as error:
@@ -294,7 +296,7 @@ async def answers(host: str) -> bool:
 async def _version(host: str) -> str | Exception:
     docker = Docker(host)
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT):
             version = await docker.json("GET", "/version")
     except (Away, EngineRefused) as error:
         return error
@@ -322,7 +324,7 @@ def lets_steps_out(version: str) -> bool:
 async def _build_cache(settings: DockerSettings) -> AsyncIterator[Finding]:
     docker = Docker(settings.host)
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT):
             used = await docker.read_list("/system/df?type=build-cache", DiskUse)
     except Away:
         return  # The check of the engine reports it.
@@ -355,7 +357,7 @@ async def _memory(settings: DockerSettings) -> AsyncIterator[Finding]:
 
 
 async def _networks(settings: DockerSettings) -> AsyncIterator[Finding]:
-    from windlass.docker.resources import PREFIX  # noqa: PLC0415
+    from windlass.docker.resources import PREFIX_LENGTH  # noqa: PLC0415
 
     try:
         pool = settings.pool
@@ -368,15 +370,15 @@ async def _networks(settings: DockerSettings) -> AsyncIterator[Finding]:
         return
     docker = Docker(settings.host)
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT):
             taken = await taken_subnets(docker, pool)
     except (Away, EngineRefused, TimeoutError):
         return  # The check of the engine reports it.
     finally:
         await docker.close()
     reserve = build_reserve(pool)
-    total = sum(1 for _ in free_subnets(pool, PREFIX, [reserve]))
-    used = total - sum(1 for _ in free_subnets(pool, PREFIX, [reserve, *taken]))
+    total = sum(1 for _ in free_subnets(pool, PREFIX_LENGTH, [reserve]))
+    used = total - sum(1 for _ in free_subnets(pool, PREFIX_LENGTH, [reserve, *taken]))
     state = f"{used} of {total} subnets of {pool} for environments are in use"
     if used >= _WARNING_FRACTION * total:
         yield warn("Docker networks", state, "set docker_networks to a larger range, or to another one")

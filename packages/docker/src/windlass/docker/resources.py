@@ -28,7 +28,7 @@ from windlass.engines.workload import Volume, Workload
 NO_ADDRESSES: Final = "non-overlapping IPv4 address pool"
 _VOLUMES_TIMEOUT: Final = 600.0
 """Time limit in seconds for the engine to measure all volumes."""
-PREFIX: Final = 25
+PREFIX_LENGTH: Final = 25
 """Prefix length of an environment's network: enough for 125 instances."""
 ORG_SHARE_DIVISOR: Final = 8
 """Divisor of the range for the share of one organization: an eighth."""
@@ -84,7 +84,7 @@ class DockerResources:
     async def make_volumes(self, workload: Workload) -> None:
         """Creates missing volumes. Their `size` has no effect, because the engine's default driver does not
         support size limits."""
-        labels = {words.INSTALLATION: self._installation, words.SERVICE: workload.service}
+        labels = {words.INSTALLATION_LABEL: self._installation, words.SERVICE_LABEL: workload.service}
         for volume in workload.volumes:
             name = words.volume(self._installation, workload.service, volume)
             await self._docker.json("POST", "/volumes/create", body={"Name": name, "Labels": labels})
@@ -111,7 +111,7 @@ class DockerResources:
                     await self._remove(f"/networks/{network['Id']}")
 
     async def volumes_by_service(self) -> Counter[str]:
-        return Counter(labels[words.SERVICE] for labels in (await self._volumes()).values())
+        return Counter(labels[words.SERVICE_LABEL] for labels in (await self._volumes()).values())
 
     async def volume_sizes(self) -> Counter[str]:
         """Returns the total size of each service's volumes in bytes, as measured by the engine."""
@@ -121,7 +121,7 @@ class DockerResources:
         for volume in listed["Volumes"] or ():
             labels, usage = volume["Labels"], volume["UsageData"]
             if usage and labels and has_labels(labels, wanted):
-                sizes[labels[words.SERVICE]] += max(0, usage["Size"])
+                sizes[labels[words.SERVICE_LABEL]] += max(0, usage["Size"])
         return sizes
 
     async def _network(self, workload: Workload) -> str:
@@ -147,9 +147,9 @@ class DockerResources:
 
     async def _create_network(self, workload: Workload) -> None:
         labels = {
-            words.INSTALLATION: self._installation,
-            words.ENVIRONMENT: workload.environment,
-            words.ORGANIZATION: workload.org,
+            words.INSTALLATION_LABEL: self._installation,
+            words.ENVIRONMENT_LABEL: workload.environment,
+            words.ORGANIZATION_LABEL: workload.org,
         }
         body = {
             "Name": words.network(self._installation, workload.environment),
@@ -157,7 +157,7 @@ class DockerResources:
             "CheckDuplicate": False,
         }
         try:
-            await make_network(self._docker, body, self._pool, PREFIX)
+            await make_network(self._docker, body, self._pool, PREFIX_LENGTH)
         except SubnetsUsedUp as used_up:
             raise NetworksUsedUp(str(used_up)) from used_up
         except EngineRefused as refused:
@@ -173,7 +173,9 @@ class DockerResources:
     async def _refuse_too_many(self, org: str) -> None:
         if self._pool is None:
             return
-        most = max(1, self._pool.num_addresses // ORG_SHARE_DIVISOR >> (self._pool.max_prefixlen - PREFIX))
+        most = max(
+            1, self._pool.num_addresses // ORG_SHARE_DIVISOR >> (self._pool.max_prefixlen - PREFIX_LENGTH)
+        )
         if len(await self._networks(organization=org)) >= most:
             raise NetworksUsedUp(
                 "Stop or delete the services of an environment, or ask the operator for a larger range in "
@@ -187,7 +189,7 @@ class DockerResources:
         params = {"filters": words.filters(**wanted)}
         listed = await self._docker.read_list("/networks", NetworkList, params=params)
         networks = [network for network in listed if has_labels(network["Labels"], wanted)]
-        environments = [(network["Labels"] or {}).get(words.ENVIRONMENT, "") for network in networks]
+        environments = [(network["Labels"] or {}).get(words.ENVIRONMENT_LABEL, "") for network in networks]
         return [pair for pair in zip(environments, networks, strict=True) if pair[0]]
 
     async def _containers(self, **labels: str) -> list[ContainerSummary]:

@@ -17,13 +17,13 @@ import msgspec
 from msgspec import Struct
 
 from windlass.docker.client import Docker, EngineRefused
-from windlass.docker.client.answers import NONSENSE
+from windlass.docker.client.answers import NOT_AN_ENGINE
 from windlass.engines.engine import EngineError
 
-FILES: Final = ("/etc/passwd", "/etc/group")
+ACCOUNT_FILES: Final = ("/etc/passwd", "/etc/group")
 MAX_FILE_BYTES: Final = 1 << 20
 _MAX_LINKS: Final = 8
-_FACTS: Final = "X-Docker-Container-Path-Stat"
+_STAT_HEADER: Final = "X-Docker-Container-Path-Stat"
 # Bits of Go's os.FileMode.
 _DIRECTORY, _LINK = 1 << 31, 1 << 27
 _NOT_PLAIN: Final = _DIRECTORY | _LINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19
@@ -43,7 +43,7 @@ async def examine(
     paths of its volumes: the engine reads the files below a volume, and shows those in it. `has_etc_copy`:
     the program has a copy of `/etc`. Then the engine reads the files of the image, and runc the copy."""
     examination = _Examination(docker, container, mounts, within="/etc/" if has_etc_copy else "/")
-    for file in FILES:
+    for file in ACCOUNT_FILES:
         await examination.examine(file)
 
 
@@ -89,9 +89,9 @@ class _Examination:
                 return None
             raise
         try:
-            return msgspec.json.decode(base64.b64decode(headers.get(_FACTS, "")), type=_PathFacts)
+            return msgspec.json.decode(base64.b64decode(headers.get(_STAT_HEADER, "")), type=_PathFacts)
         except ValueError as error:
-            raise EngineError(NONSENSE) from error
+            raise EngineError(NOT_AN_ENGINE) from error
 
 
 def _folders(path: str) -> list[str]:

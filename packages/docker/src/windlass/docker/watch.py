@@ -24,8 +24,8 @@ from windlass.docker.restarts import Restarts
 from windlass.engines.engine import Missed, Notice, Sink, ignore_lost_lines
 from windlass.engines.workload import OutputLine
 
-KINDS: Final = ("start", "kill", "die", "oom", "destroy", "pause", "unpause")
-_HARMLESS: Final = frozenset({"1", "10", "12", "28", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH"})
+EVENT_KINDS: Final = ("start", "kill", "die", "oom", "destroy", "pause", "unpause")
+_HARMLESS_SIGNALS: Final = frozenset({"1", "10", "12", "28", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGWINCH"})
 """Signals that ask no program to end."""
 LAST_WORDS: Final = 5.0
 """Maximum seconds of waiting for the last output of an ended instance."""
@@ -125,16 +125,16 @@ class EventWatcher:
 
     def listen(self, container: str, labels: Mapping[str, Any]) -> None:
         """Starts reading the output of a container. Continues a paused reader."""
-        org = str(labels.get(words.ORGANIZATION, ""))[:_MAX_LABEL_LENGTH]
+        org = str(labels.get(words.ORGANIZATION_LABEL, ""))[:_MAX_LABEL_LENGTH]
         if self._task is None or not self._may_follow(container, org):
             return
         follower = self._followers.get(container)
         if follower is None or follower.over:
             source = ContainerOutput(
                 container,
-                str(labels[words.SERVICE]),
-                str(labels[words.POD])[:_MAX_LABEL_LENGTH],
-                str(labels.get(words.DEPLOYMENT, ""))[:_MAX_LABEL_LENGTH],
+                str(labels[words.SERVICE_LABEL]),
+                str(labels[words.POD_LABEL])[:_MAX_LABEL_LENGTH],
+                str(labels.get(words.DEPLOYMENT_LABEL, ""))[:_MAX_LABEL_LENGTH],
             )
             budget = OutputBudget(org, self._used_up)
             self._followers[container] = ContainerFollower(
@@ -234,7 +234,7 @@ class EventWatcher:
 
     def _filter(self) -> dict[str, Any]:
         ours = words.instances(installation=self._installation)
-        return {"filters": {**ours, "type": ["container"], "event": list(KINDS)}, "since": self._since}
+        return {"filters": {**ours, "type": ["container"], "event": list(EVENT_KINDS)}, "since": self._since}
 
     async def _adopt(self) -> None:
         """Reads the output of all existing containers, and sends a notice for each service, because events
@@ -248,7 +248,7 @@ class EventWatcher:
             self.listen(container["Id"], container["Labels"])
         if self._turn.ours:
             self._positions.forget_others({container["Id"] for container in containers})
-        for service in {container["Labels"][words.SERVICE] for container in containers}:
+        for service in {container["Labels"][words.SERVICE_LABEL] for container in containers}:
             self._notice(service)
 
     def _note_event(self, event: Mapping[str, Any]) -> None:
@@ -257,10 +257,10 @@ class EventWatcher:
         self._since = f"{nanoseconds // 10**9}.{nanoseconds % 10**9:09d}"
         if not words.is_instance(self._installation, labels.get("name", ""), labels):
             return
-        at, is_restarted = nanoseconds / 1e9, bool(labels.get(words.RESTARTED))
+        at, is_restarted = nanoseconds / 1e9, bool(labels.get(words.RESTARTED_LABEL))
         match event["Action"]:
             case "kill":
-                if labels.get("signal") not in _HARMLESS:
+                if labels.get("signal") not in _HARMLESS_SIGNALS:
                     self._restarts.note_stop(container)
                 return
             case "start":
@@ -286,7 +286,7 @@ class EventWatcher:
                 if follower := self._followers.pop(container, None):
                     follower.wake()  # it ends when the engine reports that the container does not exist
                     self._leaving.append(follower)
-        self._notice(labels[words.SERVICE])
+        self._notice(labels[words.SERVICE_LABEL])
 
     def _note_end(self, container: str, attributes: Mapping[str, Any]) -> None:
         """Records an exit code, unless an image label may have forged it: in events, a container's labels

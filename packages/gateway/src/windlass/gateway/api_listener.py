@@ -37,18 +37,21 @@ _ANSWER_SECONDS: Final = 2.0
 """Time limit for a client to send its request, and the same limit again to read the 503 answer."""
 _MAX_ANSWERS: Final = 200
 _MAX_READ_BYTES: Final = 65536
-_MESSAGE: Final = "Try again when the Windlass server is back: it is not running. Services keep running"
-_BODY: Final = json.dumps(
+_UNAVAILABLE_MESSAGE: Final = (
+    "Try again when the Windlass server is back: it is not running. Services keep running"
+)
+_UNAVAILABLE_BODY: Final = json.dumps(
     {
         "status": 503,
         "error": "Service Unavailable",
-        "message": _MESSAGE,
-        "detail": _MESSAGE,
+        "message": _UNAVAILABLE_MESSAGE,
+        "detail": _UNAVAILABLE_MESSAGE,
     }
 ).encode()
-_ANSWER: Final = (
+_UNAVAILABLE_ANSWER: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 5\r\n"
-    b"Cache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(_BODY), _BODY)
+    b"Cache-Control: no-store\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s"
+    % (len(_UNAVAILABLE_BODY), _UNAVAILABLE_BODY)
 )
 
 Places = dict[tuple[str, int], socket.socket]
@@ -214,7 +217,7 @@ async def _answer_unavailable(connection: socket.socket) -> None:
     with connection, suppress(OSError, TimeoutError):
         async with asyncio.timeout(_ANSWER_SECONDS):
             await _discard_bytes(connection)
-        connection.send(_ANSWER)
+        connection.send(_UNAVAILABLE_ANSWER)
         connection.shutdown(socket.SHUT_WR)
         async with asyncio.timeout(_ANSWER_SECONDS):
             while await _discard_bytes(connection):

@@ -23,19 +23,19 @@ from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connection_limits import useful_files
 from windlass.base.marks import read_mark
 
-FOLDER: Final = "gateway"
+GATEWAY_FOLDER: Final = "gateway"
 """The name of the gateway's folder in the data directory."""
 CONTROL, HANDOVER, SOCKETS = "control", "handover", "sockets"
 JOURNAL, LOCK, LOG = "journal", "lock", "log"
 _SOCKET_FOLDER: Final = "room"
 """File that contains the secret name of the socket folder."""
-_SOURCES: Final = (gateway, routers, http_in)
+_CODE_PACKAGES: Final = (gateway, routers, http_in)
 """Packages that contain the gateway's code."""
 
 
 def folder_of(data_dir: str) -> Path:
     """Returns the gateway's folder in a data directory."""
-    return Path(data_dir).resolve() / FOLDER
+    return Path(data_dir).resolve() / GATEWAY_FOLDER
 
 
 @cache
@@ -43,7 +43,7 @@ def build() -> str:
     """Returns a fingerprint of the gateway's code, the Python version and the limit of open files. A server
     replaces a running gateway whose fingerprint differs."""
     content = hashlib.sha256(f"{sys.executable} {sys.version} {useful_files(Bounds().connections)}".encode())
-    for package in _SOURCES:
+    for package in _CODE_PACKAGES:
         for file in sorted(Path(*package.__path__).rglob("*.py")):
             content.update(file.read_bytes())
     return content.hexdigest()[:16]

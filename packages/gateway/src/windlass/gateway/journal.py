@@ -29,7 +29,7 @@ from windlass.gateway.link import frame, frames
 from windlass.gateway.messages import Change, Complete, Forget, Keep, Open, Reserve, Retire, SetRoutes, encode
 
 _log = log("gateway")
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_ID_FILE: Final = Path("/proc/sys/kernel/random/boot_id")
 _REWRITE_AFTER: Final = 1024
 """Number of changes up to which a journal is not compacted."""
 
@@ -177,7 +177,7 @@ class Journal:
 
 
 def _read_boot_id() -> str:
-    return _BOOT.read_text().strip()
+    return _BOOT_ID_FILE.read_text().strip()
 
 
 def _read_changes(path: Path) -> Iterator[Change | Boot]:

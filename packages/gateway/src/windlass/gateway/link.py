@@ -34,19 +34,19 @@ from windlass.gateway.messages import (
 from windlass.gateway.starting import has_ended, start_gateway
 from windlass.routers.router import RouteError
 
-_LENGTH: Final = struct.Struct(">I")
+_MESSAGE_LENGTH: Final = struct.Struct(">I")
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of a message, in bytes."""
 
 
 def frame(body: bytes) -> bytes:
-    return _LENGTH.pack(len(body)) + body
+    return _MESSAGE_LENGTH.pack(len(body)) + body
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
     """Returns the next message. Returns None at the end of the stream, or if the message is too large."""
     try:
-        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        (length,) = _MESSAGE_LENGTH.unpack(await reader.readexactly(_MESSAGE_LENGTH.size))
         return None if length > MAX_MESSAGE_BYTES else await reader.readexactly(length)
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
@@ -55,9 +55,9 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes | None:
 def frames(content: bytes) -> list[bytes]:
     """Splits the content of a file into messages. Drops an incomplete last message."""
     messages, at = [], 0
-    while at + _LENGTH.size <= len(content):
-        (length,) = _LENGTH.unpack_from(content, at)
-        begin, at = at + _LENGTH.size, at + _LENGTH.size + length
+    while at + _MESSAGE_LENGTH.size <= len(content):
+        (length,) = _MESSAGE_LENGTH.unpack_from(content, at)
+        begin, at = at + _MESSAGE_LENGTH.size, at + _MESSAGE_LENGTH.size + length
         if at <= len(content):
             messages.append(content[begin:at])
     return messages

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from windlass.gateway.seal import Seal
 
 _log = log("certificates")
-KEY: Final = "certificate-key"
-CERTIFICATES: Final = "certificates"
+KEY_FILE: Final = "certificate-key"
+CERTIFICATES_FOLDER: Final = "certificates"
 
 
 class SealedFolder:
@@ -32,8 +32,8 @@ class SealedFolder:
 
     def __init__(self, folder: Path, listener_key: str) -> None:
         """`folder`: the gateway's folder."""
-        self._key_file = folder / KEY
-        self._folder = folder / CERTIFICATES / _hash(listener_key)
+        self._key_file = folder / KEY_FILE
+        self._folder = folder / CERTIFICATES_FOLDER / _hash(listener_key)
 
     def write(self, name: str, content: bytes) -> None:
         private_folder(self._folder)

@@ -13,7 +13,7 @@ from windlass.gateway.files import CONTROL, LOG, connect_to
 
 MAX_LOG_BYTES: Final = 10 * 1024 * 1024
 """Size in bytes above which the log is rotated. One rotated log is kept."""
-ENVIRONMENT: Final = {
+GATEWAY_ENVIRONMENT: Final = {
     "LANG": "C.UTF-8",
     # A large buffer is given back to the kernel as soon as it is free. Pieces of static files (PIECE) are
     # smaller.
@@ -21,7 +21,7 @@ ENVIRONMENT: Final = {
     # Otherwise, the heap would be trimmed and extended again for many a request.
     "MALLOC_TRIM_THRESHOLD_": str(16 * 1024 * 1024),
 }
-_OUTPUTS: Final = (1, 2)
+_OUTPUT_DESCRIPTORS: Final = (1, 2)
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 
@@ -55,7 +55,7 @@ class LogFile:
             return
         with suppress(OSError):  # the folder is gone, or the disk is full: the old file stays open
             file = os.open(self._path, _FLAGS, 0o600)
-            for output in _OUTPUTS:
+            for output in _OUTPUT_DESCRIPTORS:
                 os.dup2(file, output)
             os.close(file)
 
@@ -77,7 +77,7 @@ def start_gateway(folder: Path) -> int:
         return os.posix_spawn(
             sys.executable,
             [sys.executable, "-m", "windlass.gateway", str(folder)],
-            ENVIRONMENT,
+            GATEWAY_ENVIRONMENT,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, nothing, 0),
                 (os.POSIX_SPAWN_DUP2, output, 1),

@@ -11,8 +11,8 @@ from windlass.routers.builtin.traffic import LATENCY_BOUNDS
 
 MAX_SERVICES: Final = 500
 """Maximum number of services with their own samples. All further services share one sample, "other"."""
-OTHERS: Final = "other"
-_CLASSES: Final = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
+OTHER_SERVICES: Final = "other"
+_STATUS_CLASSES: Final = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
 
 
 def metrics_of(traffic: Sequence[ServiceTraffic], dropped_lines: int = 0) -> Iterator[Metric]:
@@ -21,7 +21,7 @@ def metrics_of(traffic: Sequence[ServiceTraffic], dropped_lines: int = 0) -> Ite
     answers: list[Sample] = [
         ((row.service, name), count)
         for row in shown
-        for name, count in zip(_CLASSES, row.answers, strict=True)
+        for name, count in zip(_STATUS_CLASSES, row.answers, strict=True)
         if count
     ]
     yield Metric(
@@ -56,7 +56,7 @@ def metrics_of(traffic: Sequence[ServiceTraffic], dropped_lines: int = 0) -> Ite
 
 def _sum_traffic(traffic: Sequence[ServiceTraffic]) -> ServiceTraffic:
     return ServiceTraffic(
-        service=OTHERS,
+        service=OTHER_SERVICES,
         requests=sum(row.requests for row in traffic),
         active=sum(row.active for row in traffic),
         answers=_sum_columns(row.answers for row in traffic),

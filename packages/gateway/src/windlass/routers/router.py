@@ -129,7 +129,7 @@ class Challenge(Struct, frozen=True):
     RFC 8737)."""
 
 
-CHECK: Final = "check "
+CHECK_PREFIX: Final = "check "
 """The beginning of the ids of challenges of no authority, by which a server finds out whether a host leads
 here. They never take the place of an authority's challenge for the same host."""
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from windlass.core.access import MEANINGS, ROLE_IDS, WORDS, Scope, scopes_of, words_of
+from windlass.core.access import ROLE_IDS, SCOPE_MEANINGS, SCOPE_WORDS, Scope, scopes_of, words_of
 from windlass.core.declare.fields import (
     SERVICE_OR_ABOVE,
     Description,
@@ -31,12 +31,14 @@ ScopeWord = Annotated[
     str,
     Meta(
         pattern=shaped(
-            "^(" + "|".join("".join(f"[{c.upper()}{c.lower()}]" for c in word) for word in WORDS) + r")\Z",
-            f"must be one of {', '.join(WORDS)}",
+            "^("
+            + "|".join("".join(f"[{c.upper()}{c.lower()}]" for c in word) for word in SCOPE_WORDS)
+            + r")\Z",
+            f"must be one of {', '.join(SCOPE_WORDS)}",
         ),
-        description="; ".join(f"{scope.word}: {meaning}" for scope, meaning in MEANINGS.items()),
+        description="; ".join(f"{scope.word}: {meaning}" for scope, meaning in SCOPE_MEANINGS.items()),
         examples=["Deploy"],
-        extra_json_schema={"x-words": {scope.word: meaning for scope, meaning in MEANINGS.items()}},
+        extra_json_schema={"x-words": {scope.word: meaning for scope, meaning in SCOPE_MEANINGS.items()}},
     ),
 ]
 RoleId = Annotated[

@@ -56,7 +56,7 @@ from windlass.core.settings.operations import default_advanced_settings, has_adv
 from windlass.core.settings.service_settings import OF_APPLICATIONS
 from windlass.families.environment import environment
 
-GIT = "GIT"
+GIT_SOURCE = "GIT"
 """The `source` of applications that are built from a git repository."""
 
 
@@ -188,7 +188,7 @@ def normalise(spec: Application) -> None:
     normalise_program(spec, may_get_port=spec.ports is UNSET or spec.automatic_port is True)
     if spec.git_repository:
         normalise_repository(spec.git_repository, takes_pushes=True)
-    elif spec.source == GIT:
+    elif spec.source == GIT_SOURCE:
         raise clash("git_repository", "is required, unless source is UPLOAD")
     _check_root_path(spec)
     _check_start(spec)

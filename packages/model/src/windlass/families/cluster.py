@@ -52,7 +52,7 @@ PlaceName = Annotated[
 ]
 EngineWord = Literal["LOCAL", "DOCKER"]
 THIS_MACHINE: Final[EngineWord] = "LOCAL"
-_ELSEWHERE: Final[tuple[EngineWord, ...]] = ("DOCKER",)
+_REMOTE_ENGINES: Final[tuple[EngineWord, ...]] = ("DOCKER",)
 """Engines on other machines, which need an address and credentials."""
 Pem = Annotated[
     str,
@@ -152,7 +152,7 @@ class Cluster(Spec):
     @property
     def is_elsewhere(self) -> bool:
         """Returns whether the cluster's services run on an engine at another address."""
-        return self.engine in _ELSEWHERE
+        return self.engine in _REMOTE_ENGINES
 
 
 class ClusterShown(Shown):
@@ -234,7 +234,7 @@ def normalise(spec: Cluster) -> None:
     needed = _needed_fields(spec)
     for name, value in values.items():
         if value and name not in needed:
-            raise clash(name, f"leave it out: it is for a cluster whose engine is {_words(_ELSEWHERE)}")
+            raise clash(name, f"leave it out: it is for a cluster whose engine is {_words(_REMOTE_ENGINES)}")
         if not value and needed.get(name):
             raise clash(name, f"is required where engine is {spec.engine}")
 

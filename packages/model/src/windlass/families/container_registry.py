@@ -30,7 +30,14 @@ from windlass.core.declare.registry import Paging, StandaloneOperation
 from windlass.core.declare.resource import Family, Shown, Spec, clash
 from windlass.core.declare.shapes import LIST_USERS
 from windlass.core.declare.traits import Status
-from windlass.engines.registries import KINDS, LoginSource, RegistryKind, host_of, is_loopback, usual_url
+from windlass.engines.registries import (
+    REGISTRY_KINDS,
+    LoginSource,
+    RegistryKind,
+    host_of,
+    is_loopback,
+    usual_url,
+)
 from windlass.families.organization import organization
 
 Kind = Literal[
@@ -142,7 +149,7 @@ class ContainerRegistry(Spec):
     ] = absent
     config: Annotated[
         RegistryConfig,
-        fields_by("kind", {name: kind.required + kind.optional for name, kind in KINDS.items()}),
+        fields_by("kind", {name: kind.required + kind.optional for name, kind in REGISTRY_KINDS.items()}),
     ]
 
 
@@ -225,7 +232,7 @@ class AvailableRegistry(Shown):
 
 
 def normalise(spec: ContainerRegistry) -> None:
-    kind, config = KINDS[spec.kind], spec.config
+    kind, config = REGISTRY_KINDS[spec.kind], spec.config
     names = {name for name in config.__struct_fields__ if getattr(config, name) not in (None, UNSET)}
     for name in sorted(names):
         _check_given(spec.kind, name)
@@ -250,7 +257,7 @@ def _is_key(text: str) -> bool:
 
 
 def _check_given(name_of_kind: str, name: str) -> None:
-    kind = KINDS[name_of_kind]
+    kind = REGISTRY_KINDS[name_of_kind]
     if why := kind.refused.get(name):
         raise clash(f"config.{name}", why)
     if name not in (*kind.required, *kind.optional):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import field
 
-from windlass.core.declare.actions import WORD, get, put
+from windlass.core.declare.actions import WORD_PARAMETER, get, put
 from windlass.core.declare.deployment_rules import ALL_DAYS, START, STOP, DeploymentRule, Weekday, Zone
 from windlass.core.declare.fields import WITHOUT_EFFECT, Id, Timestamp
 from windlass.core.declare.registry import Actions
@@ -47,7 +47,7 @@ of_environments = Actions(
             "id a word such as `current` may stand.",
             id="editEnvironmentDeploymentRule",
             suffix="/deploymentRule/{rule_id}",
-            ids={"rule_id": WORD},
+            ids={"rule_id": WORD_PARAMETER},
             body=DeploymentRule,
             also=(409,),
         ),

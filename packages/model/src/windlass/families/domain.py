@@ -15,7 +15,7 @@ from windlass.core.declare.fields import (
     shaped,
 )
 from windlass.core.declare.registry import Actions
-from windlass.core.declare.resource import ALL, Family, Shown, Spec, clash
+from windlass.core.declare.resource import ALL_VERBS, Family, Shown, Spec, clash
 from windlass.core.declare.traits import has_domains
 from windlass.core.words.audit import AuditWords
 from windlass.core.words.domains import BadDomain, ascii_name
@@ -262,7 +262,7 @@ domain = Family(
     shown=CustomDomainShown,
     nested=True,
     names="domain",
-    verbs=ALL,
+    verbs=ALL_VERBS,
     normalise=normalise,
     audit=AuditWords(sub_target="CUSTOM_DOMAIN", is_part=True),
     actions=(

@@ -113,7 +113,7 @@ class EnvironmentStatus(Shown):
     deployment_requests_count: int = 0
 
 
-LISTS = ("helms",)
+UNSUPPORTED_LISTS = ("helms",)
 """Names of service lists that clients expect although Windlass does not have these families."""
 
 
@@ -210,7 +210,7 @@ _FOLLOW: Final = (
 _CHOSEN: Final = "Does nothing unless all of them are services of this environment."
 _start = partial(post, need=Scope.DEPLOY)
 
-ACTIONS = (
+ENVIRONMENT_ACTIONS = (
     _start(
         "deploy",
         EnvironmentStatus,
@@ -330,6 +330,6 @@ environment = Family(
     param="env_id",
     normalise=normalise,
     traits=(has_variables, holds_services),
-    actions=ACTIONS,
+    actions=ENVIRONMENT_ACTIONS,
     about="Without `cluster_id` it runs on the organization's first cluster.",
 )

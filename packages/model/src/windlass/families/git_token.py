@@ -40,7 +40,7 @@ Address = Annotated[
         pattern=shaped(r"^https?://[!-~]+\Z", "must be an address such as https://git.example.com"),
     ),
 ]
-ADDRESSES = {
+API_URLS = {
     "GITHUB": "https://api.github.com",
     "GITLAB": "https://gitlab.com/api/v4",
     "BITBUCKET": "https://api.bitbucket.org/2.0",
@@ -79,7 +79,7 @@ class GitTokenShown(Shown):
 def normalise(spec: GitToken) -> None:
     if spec.type == "BITBUCKET" and not spec.workspace:
         raise clash("workspace", "a BITBUCKET token needs the workspace that it is for")
-    spec.git_api_url = spec.git_api_url or ADDRESSES[spec.type]
+    spec.git_api_url = spec.git_api_url or API_URLS[spec.type]
 
 
 git_token = Family(

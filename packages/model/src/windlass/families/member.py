@@ -7,8 +7,8 @@ from msgspec import Meta, Struct
 from windlass.core.access import ROLE_IDS, Scope
 from windlass.core.declare.actions import delete, post, put
 from windlass.core.declare.fields import (
-    BLANKS,
-    CONTROLS,
+    BLANK_RANGES,
+    CONTROL_RANGES,
     Id,
     Maybe,
     Timestamp,
@@ -23,7 +23,7 @@ from windlass.core.words.audit import AuditWords
 from windlass.families.api_token import RoleId
 from windlass.families.organization import organization
 
-_PART = f"[^@{CONTROLS}{BLANKS}]+"
+_PART = f"[^@{CONTROL_RANGES}{BLANK_RANGES}]+"
 Email = Annotated[
     str,
     Meta(

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from windlass.core.access import MEANINGS, ROLE_IDS, Scope
+from windlass.core.access import ROLE_IDS, SCOPE_MEANINGS, Scope
 from windlass.core.declare.actions import get, post
 from windlass.core.declare.audit_query import OrganizationEvent, events, targets
 from windlass.core.declare.fields import (
@@ -64,7 +64,7 @@ class OrganizationShown(Shown):
 class Role(Shown):
     id: Annotated[Id, example(ROLE_IDS[Scope.DEPLOY])]
     name: Annotated[str, example(Scope.DEPLOY.word)]
-    description: Annotated[str, example(MEANINGS[Scope.DEPLOY])] = ""
+    description: Annotated[str, example(SCOPE_MEANINGS[Scope.DEPLOY])] = ""
 
 
 _FOLLOW: Final = (

@@ -19,7 +19,7 @@ from windlass.core.declare.fields import (
     usual_choice,
     visible,
 )
-from windlass.core.declare.resource import ALL, Family, Owner, Shown, Spec, Verb, clash
+from windlass.core.declare.resource import ALL_VERBS, Family, Owner, Shown, Spec, Verb, clash
 from windlass.core.declare.shapes import Branch
 from windlass.families.environment import environment
 
@@ -130,7 +130,7 @@ preview = Family(
     normalise=normalise,
     names=None,
     write_need=Scope.ADMIN,
-    verbs=ALL - {Verb.UPDATE, Verb.PATCH},
+    verbs=ALL_VERBS - {Verb.UPDATE, Verb.PATCH},
     actions=(
         post(
             "approve",

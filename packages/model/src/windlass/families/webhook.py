@@ -21,10 +21,10 @@ from windlass.core.declare.fields import (
 from windlass.core.declare.fields import Url as Address
 from windlass.core.declare.queries import Moment
 from windlass.core.declare.resource import Family, Shown, Spec, clash
-from windlass.core.words.events import SUBSCRIBABLE, full, is_full, plain
+from windlass.core.words.events import SUBSCRIBABLE_EVENTS, full, is_full, plain
 from windlass.families.organization import organization
 
-EventWord = Literal[*SUBSCRIBABLE]  # type: ignore[valid-type]
+EventWord = Literal[*SUBSCRIBABLE_EVENTS]  # type: ignore[valid-type]
 Pattern = Annotated[
     Line, Meta(description="Name of a project, compared without regard to case; * stands for any letters")
 ]

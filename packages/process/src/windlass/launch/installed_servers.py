@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from windlass.base import subprocesses
-from windlass.launch.launch_variables import INSTALLER
+from windlass.launch.launch_variables import INSTALLER_VARIABLE
 
 TIMEOUT: Final = 10
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
@@ -113,7 +113,7 @@ async def _inspect_program(kind: str, program: Path) -> InstalledServer | None:
     if product == "MariaDB":
         if (installer := _installer(program)) is None:
             return None
-        return InstalledServer(product, version[0], program, {INSTALLER: str(installer)})
+        return InstalledServer(product, version[0], program, {INSTALLER_VARIABLE: str(installer)})
     return InstalledServer(product, version[0], program)
 
 

@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 
 from windlass.base import filelock
 from windlass.base.atomic_files import sync
-from windlass.launch.launch_variables import SERVER, VERSION
+from windlass.launch.launch_variables import SERVER_VARIABLE, VERSION_VARIABLE
 from windlass.launch.launcher import LaunchRefused, Variables, say
 
 LOCK_TIMEOUT: Final = 60.0
@@ -33,7 +33,7 @@ def find_server(type: str, variables: Variables) -> Variables:
     If the server's folder is gone, for example after Windlass was reinstalled elsewhere, the result points to
     another installed server with the same program name and major version.
     """
-    program = Path(variables.get(SERVER, ""))
+    program = Path(variables.get(SERVER_VARIABLE, ""))
     if _can_run(program):
         return variables
     # Imported here because readiness probes start often and seldom need these modules.
@@ -44,12 +44,12 @@ def find_server(type: str, variables: Variables) -> Variables:
     major = _major_of(variables)
     for server in asyncio.run(servers(type, ServerFolders())):
         if server.program.name == program.name and str(server.numbers[0]) == major:
-            return {**variables, SERVER: str(server.program), **server.variables}
+            return {**variables, SERVER_VARIABLE: str(server.program), **server.variables}
     return variables
 
 
 def server_of(variables: Variables) -> Path:
-    program = Path(variables.get(SERVER, ""))
+    program = Path(variables.get(SERVER_VARIABLE, ""))
     if not _can_run(program):
         raise LaunchRefused(
             f"install version {_major_of(variables)} of the database server {program.name} on this machine: "
@@ -63,7 +63,7 @@ def _can_run(program: Path) -> bool:
 
 
 def _major_of(variables: Variables) -> str:
-    return variables.get(VERSION, "").partition(".")[0]
+    return variables.get(VERSION_VARIABLE, "").partition(".")[0]
 
 
 def select_passed_on(variables: Variables) -> dict[str, str]:

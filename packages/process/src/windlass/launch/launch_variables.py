@@ -8,23 +8,23 @@ from typing import Final
 
 from windlass.launch.launcher import LaunchRefused, Variables
 
-VOLUME: Final = "WINDLASS_VOLUME_DATA"
-SERVER: Final = "WINDLASS_SERVER"
-VERSION: Final = "WINDLASS_SERVER_VERSION"
-INSTALLER: Final = "WINDLASS_INSTALLER"
+VOLUME_VARIABLE: Final = "WINDLASS_VOLUME_DATA"
+SERVER_VARIABLE: Final = "WINDLASS_SERVER"
+VERSION_VARIABLE: Final = "WINDLASS_SERVER_VERSION"
+INSTALLER_VARIABLE: Final = "WINDLASS_INSTALLER"
 """The program that initializes a MariaDB data folder. MySQL needs none, because its server initializes the
 folder."""
-MEMORY: Final = "WINDLASS_MEMORY"
-LISTEN: Final = "WINDLASS_LISTEN"
+MEMORY_VARIABLE: Final = "WINDLASS_MEMORY"
+LISTEN_VARIABLE: Final = "WINDLASS_LISTEN"
 """The address to listen on if the instance has its own network."""
-HOST: Final = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.1"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def host_of(variables: Variables) -> str:
-    return variables.get(LISTEN) or HOST
+    return variables.get(LISTEN_VARIABLE) or LOOPBACK
 
 
 def port_of(variables: Variables) -> int:
@@ -37,9 +37,9 @@ def port_of(variables: Variables) -> int:
 def memory_of(variables: Variables, otherwise: int) -> int:
     """Returns the memory limit in megabytes: the variable's value, or else the control group's limit, or else
     `otherwise`."""
-    text = variables.get(MEMORY) or _limit() or str(otherwise)
+    text = variables.get(MEMORY_VARIABLE) or _limit() or str(otherwise)
     if not text.isascii() or not text.isdigit() or not int(text):
-        raise LaunchRefused(f"{MEMORY} must be a number of megabytes, and is {text!r}")
+        raise LaunchRefused(f"{MEMORY_VARIABLE} must be a number of megabytes, and is {text!r}")
     return int(text)
 
 
@@ -58,11 +58,13 @@ def data_of(variables: Variables, name: str, own: str = "") -> Path:
 
     The volume has priority because `own` may be a path that exists only inside an image.
     """
-    if volume := variables.get(VOLUME):
+    if volume := variables.get(VOLUME_VARIABLE):
         return Path(volume).absolute() / name
     if own and (path := variables.get(own)):
         return Path(path).absolute()
-    raise LaunchRefused(f"no folder for the data is named: set {VOLUME}{f' or {own}' if own else ''}")
+    raise LaunchRefused(
+        f"no folder for the data is named: set {VOLUME_VARIABLE}{f' or {own}' if own else ''}"
+    )
 
 
 def name_of(variables: Variables, variable: str, otherwise: str) -> str:

@@ -20,7 +20,7 @@ from windlass.launch.instance import (
     server_of,
 )
 from windlass.launch.launch_variables import (
-    INSTALLER,
+    INSTALLER_VARIABLE,
     data_of,
     host_of,
     memory_of,
@@ -43,7 +43,7 @@ def start(variables: Variables) -> NoReturn:
     server, data = server_of(variables), data_of(variables, "mysql")
     account, settings = account_of(variables), settings_of(variables)
     held, passed = lock_data(data), select_passed_on(variables)
-    installer = variables.get(INSTALLER, "")
+    installer = variables.get(INSTALLER_VARIABLE, "")
 
     def make(folder: Path) -> None:
         finish(_install_command(server, installer, folder), held, passed, doing="making the data folder")
@@ -82,7 +82,7 @@ def settings_of(variables: Variables) -> dict[str, str]:
         "loose-aria-pagecache-buffer-size": f"{max(memory // 32, 2)}M",
         "max-connections": str(min(max(memory // 4, 50), 500)),
         # Closes the second port that MySQL would open. MariaDB does not know the option.
-        **({} if variables.get(INSTALLER) else {"mysqlx": "OFF"}),
+        **({} if variables.get(INSTALLER_VARIABLE) else {"mysqlx": "OFF"}),
     }
 
 

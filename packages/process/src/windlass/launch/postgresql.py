@@ -24,8 +24,8 @@ from windlass.launch.instance import (
     server_of,
 )
 from windlass.launch.launch_variables import (
-    LISTEN,
-    VERSION,
+    LISTEN_VARIABLE,
+    VERSION_VARIABLE,
     data_of,
     host_of,
     memory_of,
@@ -36,7 +36,7 @@ from windlass.launch.launch_variables import (
 from windlass.launch.launcher import LaunchRefused, Variables, launch, say
 from windlass.launch.unprivileged import leave_root
 
-SIGNALS: Final = {
+SIGNAL_TRANSLATION: Final = {
     signal.SIGTERM: signal.SIGINT,
     signal.SIGINT: signal.SIGINT,
     signal.SIGHUP: signal.SIGHUP,
@@ -63,7 +63,7 @@ def start(variables: Variables) -> NoReturn:
     if data.is_dir():  # PostgreSQL refuses a folder that others may enter, as after `chmod -R`
         data.chmod(0o700)
     cluster = PostgresServer(server, data, held, select_passed_on(variables))
-    cluster.check_major(variables.get(VERSION, ""))
+    cluster.check_major(variables.get(VERSION_VARIABLE, ""))
     if make_whole(data, lambda folder: cluster.at(folder).make(account)):
         say("the data folder was empty: made a new cluster")
     else:
@@ -71,10 +71,10 @@ def start(variables: Variables) -> NoReturn:
         # may now belong to another program.
         (data / "postmaster.pid").unlink(missing_ok=True)
         cluster.settle(account)
-    if variables.get(LISTEN):
+    if variables.get(LISTEN_VARIABLE):
         admit_others(data / "pg_hba.conf")
     os.chdir(data)
-    accompany([server, "-D", data, *_options(settings)], cluster.variables, SIGNALS)
+    accompany([server, "-D", data, *_options(settings)], cluster.variables, SIGNAL_TRANSLATION)
 
 
 def admit_others(rules: Path) -> None:

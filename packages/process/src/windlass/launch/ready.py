@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from windlass.launch.instance import find_server
-from windlass.launch.launch_variables import HOST, SERVER
+from windlass.launch.launch_variables import LOOPBACK, SERVER_VARIABLE
 
 TIMEOUT: Final = 4.0
 
@@ -32,7 +32,7 @@ class ReadinessCheck(NamedTuple):
 
 def _postgresql(variables: Mapping[str, str]) -> ReadinessCheck:
     user = variables.get("POSTGRES_USER") or "postgres"
-    place = ("-h", HOST, "-p", variables["PORT"], "-U", user, "-d", variables.get("POSTGRES_DB") or user)
+    place = ("-h", LOOPBACK, "-p", variables["PORT"], "-U", user, "-d", variables.get("POSTGRES_DB") or user)
     plain = {"PGSSLMODE": "disable", "PGGSSENCMODE": "disable"}
     login = {"PGPASSWORD": variables.get("POSTGRES_PASSWORD", "")}
     return ReadinessCheck(("-X", "-A", "-t", *place, "-c", "SELECT 1"), plain | login, "1")
@@ -43,21 +43,21 @@ def _mysql(variables: Mapping[str, str]) -> ReadinessCheck:
     names = ("MYSQL_ROOT_PASSWORD", "MYSQL_PASSWORD")
     passwords = [variables.get(name, "") for name in (names if user == "root" else names[::-1])]
     login = {"MYSQL_PWD": passwords[0] or passwords[1]}
-    place = ("--protocol=tcp", "-h", HOST, "-P", variables["PORT"], "-u", user)
+    place = ("--protocol=tcp", "-h", LOOPBACK, "-P", variables["PORT"], "-u", user)
     return ReadinessCheck(("--no-defaults", *place, "ping"), login, "alive")
 
 
 def _redis(variables: Mapping[str, str]) -> ReadinessCheck:
     login = {"REDISCLI_AUTH": variables.get("REDIS_PASSWORD", "")}
-    return ReadinessCheck(("-h", HOST, "-p", variables["PORT"], "ping"), login, "PONG")
+    return ReadinessCheck(("-h", LOOPBACK, "-p", variables["PORT"], "ping"), login, "PONG")
 
 
-QUESTIONS: Final[Mapping[str, Callable[[Mapping[str, str]], ReadinessCheck]]] = {
+READINESS_CHECKS: Final[Mapping[str, Callable[[Mapping[str, str]], ReadinessCheck]]] = {
     "postgresql": _postgresql,
     "mysql": _mysql,
     "redis": _redis,
 }
-CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
+CLIENT_PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     "postgresql": ("psql",),
     "mysql": ("mariadb-admin", "mysqladmin"),
     "redis": ("redis-cli", "valkey-cli"),
@@ -69,20 +69,20 @@ def client_of(kind: str, server: Path) -> Path | None:
     `bin` and in the default PATH, because the server's path may be a link or in `sbin`."""
     beside = (server.parent, server.resolve().parent, server.parent.parent / "bin")
     folders = (*beside, *map(Path, os.defpath.split(":")))
-    places = (folder / name for folder in folders for name in CLIENTS[kind])
+    places = (folder / name for folder in folders for name in CLIENT_PROGRAMS[kind])
     return next((place for place in places if os.access(place, os.X_OK)), None)
 
 
 def main(words: list[str], variables: Mapping[str, str]) -> int:
-    if len(words) != 1 or words[0] not in QUESTIONS:
-        return _report(f"choose one: {', '.join(QUESTIONS)}", 2)
+    if len(words) != 1 or words[0] not in READINESS_CHECKS:
+        return _report(f"choose one: {', '.join(READINESS_CHECKS)}", 2)
     if not variables.get("PORT", "").isdecimal():
         return _report(f"PORT must be the port of the database, and is {variables.get('PORT', '')!r}", 2)
     variables = find_server(words[0].upper(), variables)
-    client = client_of(words[0], Path(variables.get(SERVER, "/")))
+    client = client_of(words[0], Path(variables.get(SERVER_VARIABLE, "/")))
     if client is None:
-        return _report(f"{CLIENTS[words[0]][0]} is not on this machine any more: install it again")
-    return _run_client(client, QUESTIONS[words[0]](variables))
+        return _report(f"{CLIENT_PROGRAMS[words[0]][0]} is not on this machine any more: install it again")
+    return _run_client(client, READINESS_CHECKS[words[0]](variables))
 
 
 def _run_client(client: Path, question: ReadinessCheck) -> int:

@@ -22,10 +22,10 @@ from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError
 from windlass.engines.workload import Artifact
 from windlass.launch.installed_servers import InstalledServer, ServerFolders, servers
-from windlass.launch.launch_variables import SERVER, VERSION
-from windlass.launch.ready import CLIENTS, client_of
+from windlass.launch.launch_variables import SERVER_VARIABLE, VERSION_VARIABLE
+from windlass.launch.ready import CLIENT_PROGRAMS, client_of
 
-ANY: Final = frozenset({"latest", "stable", "any", "default"})
+ANY_VERSION_WORDS: Final = frozenset({"latest", "stable", "any", "default"})
 """Values of the version setting that allow any version."""
 
 
@@ -45,7 +45,7 @@ class ServerKind(Struct, frozen=True):
     """Advice on which package to install."""
 
 
-KINDS: Final = {
+SERVER_KINDS: Final = {
     "POSTGRESQL": ServerKind(
         "PostgreSQL",
         5432,
@@ -80,7 +80,11 @@ class NativeDatabases:
             ref=str(ref),
             key=f"{server.product}-{server.version}".lower(),
             command=_launcher_command(kind.module),
-            environment={SERVER: str(server.program), VERSION: server.version, **server.variables},
+            environment={
+                SERVER_VARIABLE: str(server.program),
+                VERSION_VARIABLE: server.version,
+                **server.variables,
+            },
             ports=(kind.port,),
         )
 
@@ -112,13 +116,13 @@ class NativeDatabases:
 
 
 def _kind(type: str) -> ServerKind:
-    if type not in KINDS:
+    if type not in SERVER_KINDS:
         raise NoServer(
             "type",
-            f"Choose one of the types {', '.join(KINDS)}, or a cluster with the Docker engine: a database of "
-            f"type {type} runs only in containers, and the engine of this cluster has none.",
+            f"Choose one of the types {', '.join(SERVER_KINDS)}, or a cluster with the Docker engine: a "
+            f"database of type {type} runs only in containers, and the engine of this cluster has none.",
         )
-    return KINDS[type]
+    return SERVER_KINDS[type]
 
 
 def _launcher_command(module: str) -> tuple[str, ...]:
@@ -136,7 +140,11 @@ def _choose_server(kind: ServerKind, version: str, servers: Sequence[InstalledSe
             "that runs Windlass. Or use a cluster with the Docker engine, which brings its own.",
         )
     major = _major(version)
-    fitting = [server for server in servers if version.lower() in ANY or _major(server.version) == major]
+    fitting = [
+        server
+        for server in servers
+        if version.lower() in ANY_VERSION_WORDS or _major(server.version) == major
+    ]
     if not fitting:
         had = ", ".join(f"{server.product} {server.version}" for server in servers)
         majors = " or ".join(dict.fromkeys(_major(server.version) for server in servers))
@@ -152,7 +160,7 @@ def _choose_server(kind: ServerKind, version: str, servers: Sequence[InstalledSe
 def _check_client(kind: ServerKind, server: InstalledServer) -> None:
     """Checks that the client program for the readiness probe is installed."""
     if client_of(kind.module, server.program) is None:
-        name = CLIENTS[kind.module][0]
+        name = CLIENT_PROGRAMS[kind.module][0]
         raise NoServer(
             "type",
             f"The machine that runs Windlass has {server.product} {server.version}, but not its client "

@@ -13,7 +13,7 @@ SHORTAGE_FACTOR: Final = 2
 """If the free space falls below this multiple of the reserve, instances of organizations that exceed their
 share are ended, and their instances with volumes are not started. The other organizations can use the
 remaining space."""
-_HOUR: Final = 3600.0
+_SECONDS_PER_HOUR: Final = 3600.0
 
 
 class DiskShares:
@@ -30,7 +30,7 @@ class DiskShares:
         self.held = measurement.held
         self.above = frozenset(org for org, held in measurement.held.items() if held > measurement.share)
         self._volumes.append((now, measurement.volumes))
-        while len(self._volumes) > 1 and self._volumes[1][0] < now - _HOUR:
+        while len(self._volumes) > 1 and self._volumes[1][0] < now - _SECONDS_PER_HOUR:
             self._volumes.popleft()
 
     def least_of_volumes(self, service: str) -> int | None:

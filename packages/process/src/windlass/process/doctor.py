@@ -13,9 +13,9 @@ from windlass.base import cgroups
 from windlass.base.errors import BadSetting
 from windlass.base.http_in.connections import trust_check
 from windlass.base.isolation.network import left_trunks
-from windlass.engines.findings import AIO, Finding, fail, kernel_limits, ok, warn
+from windlass.engines.findings import AIO_LIMIT, Finding, fail, kernel_limits, ok, warn
 from windlass.launch.installed_servers import InstalledServer, ServerFolders, servers
-from windlass.process.databases import KINDS, ServerKind
+from windlass.process.databases import SERVER_KINDS, ServerKind
 from windlass.process.records import pods_without_network, unknown_records
 from windlass.process.settings import ProcessSettings, isolation_of
 
@@ -29,7 +29,7 @@ async def diagnose(settings: ProcessSettings) -> AsyncIterator[Finding]:
         yield finding
     async for finding in _native_databases():
         yield finding
-    yield kernel_limits((AIO,))
+    yield kernel_limits((AIO_LIMIT,))
 
 
 def _limits(settings: ProcessSettings) -> Finding:
@@ -177,8 +177,8 @@ def _have_networks(settings: ProcessSettings) -> bool:
 
 
 async def _native_databases() -> AsyncIterator[Finding]:
-    installed = await asyncio.gather(*(servers(type, ServerFolders()) for type in KINDS))
-    for kind, candidates in zip(KINDS.values(), installed, strict=True):
+    installed = await asyncio.gather(*(servers(type, ServerFolders()) for type in SERVER_KINDS))
+    for kind, candidates in zip(SERVER_KINDS.values(), installed, strict=True):
         yield _native(kind, candidates)
     yield ok("MongoDB", "runs only on the Docker engine")
 

@@ -20,7 +20,7 @@ from windlass.process.records import InstanceKey, Record, RecordStore
 from windlass.process.run_recorder import ENDED_FILE, Result
 
 _MAX_RECORD_BYTES: Final = 100
-_STATUSES: Final = range(-64, 256)
+_EXIT_STATUSES: Final = range(-64, 256)
 """The valid results of a program: exit codes, and signal numbers as negative values."""
 _LAST_MOMENT: Final = 253_402_300_799_000
 """The end of the year 9999, in milliseconds."""
@@ -101,4 +101,4 @@ def read_result(home: Path) -> Result | None:
 
 def _is_possible(result: Result) -> bool:
     is_moment = 0 <= result.at <= _LAST_MOMENT
-    return result.status in _STATUSES and is_moment and 0 <= result.peak_memory < 1 << 62
+    return result.status in _EXIT_STATUSES and is_moment and 0 <= result.peak_memory < 1 << 62

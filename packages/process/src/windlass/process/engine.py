@@ -68,25 +68,25 @@ from windlass.process.resource_monitor import ROUND_INTERVAL, ResourceMonitor
 from windlass.process.spawn import SpawnRequest
 from windlass.process.starting import InstanceStarter
 
-_PORTS: Final = "whereabouts.json"
+_ADDRESSES_FILE: Final = "whereabouts.json"
 
 
 def move_out(records: RecordStore, places: PortAddresses, service: str, destination: Path) -> None:
     """Moves the files of a service to `destination`. No process of the service may run."""
     if user := places.known(service):
         destination.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(destination / _PORTS, msgspec.json.encode(user))
+        write_whole(destination / _ADDRESSES_FILE, msgspec.json.encode(user))
     for own, kept in _folders(records, service, destination):
         move(own, kept)
     places.forget(service)
 
 
 def move_in(records: RecordStore, places: PortAddresses, service: str, source: Path) -> None:
-    file = source / _PORTS
+    file = source / _ADDRESSES_FILE
     if file.exists():
         places.restore(service, msgspec.json.decode(file.read_bytes(), type=dict[int, int]))
         file.unlink()
-    (source / f"{_PORTS}.new").unlink(missing_ok=True)  # left by an interrupted call
+    (source / f"{_ADDRESSES_FILE}.new").unlink(missing_ok=True)  # left by an interrupted call
     for own, kept in _folders(records, service, source):
         move(kept, own)
 
@@ -314,7 +314,7 @@ class ProcessEngine(RolloutEngine):
         self._prepare()
         if not await self._starter.networks.is_offered():
             await self._places.learn(service, internal)
-            return ServiceAddress(ports.HOST, self._places.of(service, internal))
+            return ServiceAddress(ports.LOOPBACK, self._places.of(service, internal))
         await self._places.learn(service)
         return ServiceAddress(service_address(self._places.number_of(service)), internal)
 
@@ -323,7 +323,7 @@ class ProcessEngine(RolloutEngine):
         networks, service = self._starter.networks, workload.service
         if not await networks.is_offered():
             await self._places.learn(service, internal)
-            return (RoutedAddress(ports.HOST, self._places.of(service, internal)),)
+            return (RoutedAddress(ports.LOOPBACK, self._places.of(service, internal)),)
         routed: list[RoutedAddress] = []
         if not workload.direct:
             await self._places.learn(service)

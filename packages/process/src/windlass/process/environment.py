@@ -9,10 +9,10 @@ from typing import Final
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import OUTPUT_VARIABLE, Workload
 from windlass.process import files, ports
-from windlass.process.process_table import EXECUTED_BY, FILES, INSTANCE
+from windlass.process.process_table import EXECUTED_BY, FILES_VARIABLE, INSTANCE_VARIABLE
 from windlass.process.records import InstanceKey, Record, RecordStore
 
-_LAUNCHERS: Final = "windlass.launch."
+_LAUNCHERS_PACKAGE: Final = "windlass.launch."
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -26,7 +26,7 @@ def command(workload: Workload) -> tuple[str, ...]:
 def with_this_python(command: Sequence[str]) -> tuple[str, ...]:
     """Replaces the Python in the command of a Windlass launcher with the current Python. The command may have
     been recorded by a Windlass in another folder, which is not visible in the cell."""
-    if len(command) > 3 and tuple(command[1:3]) == ("-I", "-m") and command[3].startswith(_LAUNCHERS):
+    if len(command) > 3 and tuple(command[1:3]) == ("-I", "-m") and command[3].startswith(_LAUNCHERS_PACKAGE):
         return (sys.executable, *command[1:])
     return tuple(command)
 
@@ -58,7 +58,7 @@ class InstanceEnvironment:
         it."""
         home = self._records.home(key)
         own = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": str(home / "home"), "TMPDIR": str(home / "tmp")}
-        marks = {INSTANCE: key.id, FILES: str(home / "files")}
+        marks = {INSTANCE_VARIABLE: key.id, FILES_VARIABLE: str(home / "files")}
         if workload.writes_output:
             marks[OUTPUT_VARIABLE] = str(files.output_file(home))
         places = _port_variables(ports) | self._volume_variables(key, workload)

@@ -20,7 +20,7 @@ from windlass.process.spawn import Spawner, SpawnRequest
 _MAX_OUTPUT_BYTES: Final = 1024 * 1024
 """Maximum bytes of output that are kept. Further output is discarded."""
 _NO_TIME: Final = 124
-_REFUSED: Final = 126
+_REFUSED_EXIT_CODE: Final = 126
 _NOT_FOUND: Final = 127
 
 
@@ -56,7 +56,7 @@ async def execute(
 
 
 def _refusal_of(request: SpawnRequest, error: OSError) -> tuple[int, str]:
-    code = _NOT_FOUND if error.errno == errno.ENOENT else _REFUSED
+    code = _NOT_FOUND if error.errno == errno.ENOENT else _REFUSED_EXIT_CODE
     return code, f"{request.command[0]}: {error.strerror or error}"
 
 

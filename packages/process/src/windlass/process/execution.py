@@ -34,8 +34,8 @@ from windlass.process.execute import start_beside
 from windlass.process.kill import end_these, wait_for_ends
 from windlass.process.spawn import Spawner, SpawnRequest
 
-EXECUTION: Final = "WINDLASS_EXECUTION"
-TERMINAL: Final = {"TERM": "xterm-256color"}
+EXECUTION_VARIABLE: Final = "WINDLASS_EXECUTION"
+TERMINAL_VARIABLES: Final = {"TERM": "xterm-256color"}
 _CHUNK_BYTES: Final = 32 * 1024
 _END_OF_INPUT: Final = b"\x04"
 _END_CHECK_INTERVAL: Final = 60.0
@@ -43,7 +43,7 @@ _PTMX: Final = os.makedev(5, 2)
 _UNLOCK: Final = 0x40045431
 _OPEN_PEER: Final = 0x5441
 """ioctl requests for a new terminal: TIOCSPTLCK and TIOCGPTPEER."""
-_GONE: Final = frozenset({errno.EIO, errno.EPIPE})
+_CLOSED_ERRORS: Final = frozenset({errno.EIO, errno.EPIPE})
 """Error codes of a terminal or pipe whose other end the command has closed."""
 
 
@@ -52,8 +52,8 @@ async def open_execution(
 ) -> ProcessExecution:
     """Starts a command in the cell of `process`. Raises an EngineError if it cannot be started."""
     mark = secrets.token_hex(16)
-    own = {EXECUTION: mark}
-    variables = own | (TERMINAL if terminal else {}) | dict(request.environment) | own
+    own = {EXECUTION_VARIABLE: mark}
+    variables = own | (TERMINAL_VARIABLES if terminal else {}) | dict(request.environment) | own
     request = structs.replace(request, environment=variables)
     channel = (
         _CommandStreams.terminal(terminal, request.cell, process.pid) if terminal else _CommandStreams.pipes()
@@ -158,7 +158,7 @@ class ProcessExecution:
                 if has_ended:
                     return b""
             except OSError as error:
-                if error.errno in _GONE:
+                if error.errno in _CLOSED_ERRORS:
                     return b""
                 raise
             has_ended = await self._wait_for_output()
@@ -172,7 +172,7 @@ class ProcessExecution:
             except BlockingIOError:
                 await self._wait_for_room()
             except OSError as error:
-                if error.errno not in _GONE:
+                if error.errno not in _CLOSED_ERRORS:
                     raise
                 return
 
@@ -248,6 +248,6 @@ def _find_members(mark: str, session: int | None) -> list[Stat]:
         if not stat.dead
         and (
             stat.session == session
-            or (kernel.marks(stat.thread, [EXECUTION]) or {}).get(EXECUTION, b"") == wanted
+            or (kernel.marks(stat.thread, [EXECUTION_VARIABLE]) or {}).get(EXECUTION_VARIABLE, b"") == wanted
         )
     ]

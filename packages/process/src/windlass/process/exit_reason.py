@@ -18,14 +18,14 @@ from windlass.process.records import Record
 _PORT_IN_USE: Final = re.compile(
     rb"EADDRINUSE|address (?:is )?already in use|errno 98\b|address in use", re.IGNORECASE
 )
-_MEANING: Final = {
+_SIGNAL_MEANINGS: Final = {
     signal.SIGSEGV: "it accessed memory that is not its own",
     signal.SIGABRT: "it aborted itself",
     signal.SIGBUS: "it accessed memory that is not there",
     signal.SIGILL: "it has an instruction that this processor does not know",
     signal.SIGFPE: "an arithmetic error, such as a division by zero",
 }
-_ERASED: Final = "its files outside of volumes are erased"
+_ERASED_NOTE: Final = "its files outside of volumes are erased"
 NO_NETWORK: Final = "was ended: the process that held the network of its environment was killed"
 TOO_MANY_MOUNTS: Final = (
     "made too many mounts for Windlass to find the memory that it holds in files: make fewer"
@@ -97,7 +97,7 @@ def describe_exit(status: int | None) -> str:
         number = signal.Signals(-status)
     except ValueError:
         return f"was killed by signal {-status}"
-    meaning = _MEANING.get(number)
+    meaning = _SIGNAL_MEANINGS.get(number)
     return f"was killed by {number.name}" + (f": {meaning}" if meaning else "")
 
 
@@ -159,11 +159,11 @@ def filled_the_disk(share: DiskShare, space: DiskSpace) -> str:
     if space.free >= space.reserve:
         return (
             f"{amount}, its organization holds more than its share of the disk, and little is free: delete "
-            f"data, or ask the operator to raise organization_disk_bytes; {_ERASED}"
+            f"data, or ask the operator to raise organization_disk_bytes; {_ERASED_NOTE}"
         )
     return (
         f"{amount}, and the disk of the machine is full: store less, or ask the operator to free disk "
-        f"space; {_ERASED}"
+        f"space; {_ERASED_NOTE}"
     )
 
 

@@ -33,7 +33,7 @@ from windlass.process.records import names
 from windlass.process.run_recorder import BEGAN_FILE, ENDED_FILE, has_begun
 from windlass.process.tree_copy import CopyContent, adorn, copy_content
 
-APP: Final = PurePosixPath("/app")
+APP_FOLDER: Final = PurePosixPath("/app")
 """The path of the working copy in settings."""
 RECORDER_FOLDER: Final = "once"
 """The name of the folder in which the recorder of a program that runs once writes."""
@@ -184,13 +184,13 @@ def _remember(home: Path, cache: Path) -> None:
 
 def absolute(path: str) -> PurePosixPath:
     """Returns the absolute path for a path relative to `/app`, without `..`."""
-    return PurePosixPath(os.path.normpath(APP / path))
+    return PurePosixPath(os.path.normpath(APP_FOLDER / path))
 
 
 def below_app(path: str) -> PurePosixPath | None:
     """Returns the path relative to the working copy, or None if the path is elsewhere."""
     pure = absolute(path)
-    return pure.relative_to(APP) if pure != APP and pure.is_relative_to(APP) else None
+    return pure.relative_to(APP_FOLDER) if pure != APP_FOLDER and pure.is_relative_to(APP_FOLDER) else None
 
 
 def built_folder(artifact: Artifact, folder: str) -> Path:
@@ -210,8 +210,8 @@ def built_folder(artifact: Artifact, folder: str) -> Path:
 
 def working_directory(home: Path, workdir: str) -> Path:
     inner = below_app(workdir) if workdir else None
-    if inner is None and workdir not in ("", ".", "/", str(APP), f"{APP}/"):
-        raise EngineError(f"Choose a working directory below {APP}: {workdir} is not")
+    if inner is None and workdir not in ("", ".", "/", str(APP_FOLDER), f"{APP_FOLDER}/"):
+        raise EngineError(f"Choose a working directory below {APP_FOLDER}: {workdir} is not")
     return home / "app" / (inner or ".")
 
 

@@ -11,7 +11,7 @@ from windlass.engines.rollout import kernel_listeners
 from windlass.engines.rollout.listeners import ListeningPort
 from windlass.engines.workload import Instance, Phase
 from windlass.process import exit_reason
-from windlass.process.ports import HOST
+from windlass.process.ports import LOOPBACK
 from windlass.process.process_table import ProcessCounter, members
 from windlass.process.records import InstanceKey, Record, RecordStore, UnknownRecord
 from windlass.process.supervisor import Supervisor, Supervisors
@@ -110,7 +110,7 @@ def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[i
         generation=key.generation,
         index=key.index,
         phase=phase,
-        address=HOST,
+        address=LOOPBACK,
         ports=ports,
         exit_code=record.exit_code,
         reason=reason,
@@ -128,6 +128,6 @@ def _unknown_instance(key: InstanceKey, reason: str) -> Instance:
         generation=key.generation,
         index=key.index,
         phase=Phase.EXITED,
-        address=HOST,
+        address=LOOPBACK,
         reason=reason,
     )

@@ -21,7 +21,7 @@ from windlass.process.records import InstanceKey
 _TIMEOUT: Final = 5.0
 _MAX_RESULT_AGE_SECONDS: Final = 60.0
 """Seconds after which a late result is discarded."""
-_HANGS: Final = (
+_HANGING_REASON: Final = (
     "an instance could not be measured within seconds: it has very many open files, or its disk hangs"
 )
 _log = log("engines.process")
@@ -69,7 +69,7 @@ class Measurements(Generic[T]):
             waiting.add_done_callback(_retrieve_exception)
             await asyncio.wait([waiting], timeout=self._patience)
             if not started.done():
-                _log.warning(_HANGS, extra={"instance": run[0].id})
+                _log.warning(_HANGING_REASON, extra={"instance": run[0].id})
         if not started.done():
             raise MeasurementTimeout(time.monotonic() - began)
         self._started.pop(run, None)

@@ -40,18 +40,18 @@ from windlass.process.spawn import SpawnedProcess, Spawner, SpawnRequest
 _log = log("engines.process")
 T = TypeVar("T")
 
-_TRUNK, _EXIT = "trunk", "exit"
+_TRUNK_NAME, _EXIT_NAME = "trunk", "exit"
 _SOCKET_SERVER: Final = "maker"
 """The name of the socket of the trunk's socket server."""
 _HUB, _HOSTS = network.HUB_SUFFIX, ".hosts"
-_STEPS: Final = "steps"
+_STEPS_PREFIX: Final = "steps"
 """Prefix of the name of a hub for build steps."""
 _UNUSED_HUB_SECONDS: Final = 600.0
 """Seconds after its last use when an unused hub ends. In this time, the first instance or build step of its
 environment can connect to it."""
 _LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait while another engine creates a network."""
-_LOCALHOST: Final = ("127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback")
+_LOCALHOST_LINES: Final = ("127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback")
 _HOST_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 """Valid names of services in the hosts file. A name with a dot could be the name of a public server."""
 _MACHINE_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
@@ -139,7 +139,7 @@ class Networks:
         """
         if not await self.is_offered() or not self.has_egress:
             return None
-        hub = await self.hub(f"{_STEPS}-{environment or org}", org)
+        hub = await self.hub(f"{_STEPS_PREFIX}-{environment or org}", org)
         return CellNetwork(kind="instance", outer=hub, resolvers=network.resolvers())
 
     async def introduce(self, environment: str, name: str, address: str) -> None:
@@ -164,7 +164,7 @@ class Networks:
 
     def trunk_has_ended(self) -> bool:
         """Returns whether the trunk was killed. In this case, no instance can reach public addresses."""
-        trunk = self._read(_TRUNK)
+        trunk = self._read(_TRUNK_NAME)
         return trunk is not None and not kernel.is_running(trunk)
 
     async def renew_rules(self) -> None:
@@ -209,12 +209,12 @@ class Networks:
         hosts = self._hosts(environment)
         if not hosts.exists():
             _write_hosts(hosts, ())
-        trunk: Process | None = self._read(_TRUNK)
+        trunk: Process | None = self._read(_TRUNK_NAME)
         if trunk is None or not kernel.is_running(trunk):
             self._forget_networks()
-            trunk = self._start_holder(_TRUNK, self._isolation.trunk(self._socket_server))
+            trunk = self._start_holder(_TRUNK_NAME, self._isolation.trunk(self._socket_server))
         self._connect_trunk(trunk)
-        joins = not environment.startswith(_STEPS)
+        joins = not environment.startswith(_STEPS_PREFIX)
         return self._start_holder(name, self._isolation.hub(self._holder(trunk), org, joins=joins))
 
     def _keep_networks(self) -> None:
@@ -228,7 +228,7 @@ class Networks:
     def _forget_networks(self) -> None:
         """Ends the hubs and the exit of an ended trunk, because they are no longer connected."""
         for name in names(self._folder):
-            if name.endswith(_HUB) or name == _EXIT:
+            if name.endswith(_HUB) or name == _EXIT_NAME:
                 (self._folder / name).unlink(missing_ok=True)
         self._hubs.clear()
 
@@ -236,8 +236,10 @@ class Networks:
         """Starts pasta to connect the trunk with the machine's network. This is only needed if Windlass runs
         as an ordinary user."""
         program = find_pasta() if self._socket_server and self.has_egress else None
-        if program is not None and not kernel.is_running(self._read(_EXIT)):
-            self._start_holder(_EXIT, CellNetwork(kind="exit", outer=self._holder(trunk), program=program))
+        if program is not None and not kernel.is_running(self._read(_EXIT_NAME)):
+            self._start_holder(
+                _EXIT_NAME, CellNetwork(kind="exit", outer=self._holder(trunk), program=program)
+            )
 
     def _start_holder(self, name: str, network: CellNetwork) -> Process:
         """Starts a process that holds a network namespace open."""
@@ -263,7 +265,7 @@ class Networks:
 
     def _renew_rules(self) -> None:
         hubs = [name for name in names(self._folder) if name.endswith(_HUB)]
-        for name in (*hubs, _TRUNK):  # the trunk last: its holder then reads the other files
+        for name in (*hubs, _TRUNK_NAME):  # the trunk last: its holder then reads the other files
             note = self._read(name)
             if note is not None:
                 rules = self._isolation.with_rules(note.network)
@@ -284,7 +286,7 @@ class Networks:
                 _write_hosts(file, others)
 
     def _tidy(self, used_networks: frozenset[str]) -> Collection[str]:
-        now, trunk = time.time(), self._read(_TRUNK)
+        now, trunk = time.time(), self._read(_TRUNK_NAME)
         # Compared without the part that `_holder` adds, because that part changes with the settings.
         needed = {NamespaceHolder.read(hub)[:2]: hub for hub in used_networks if hub}
         hubs: set[tuple[int, int]] = set()
@@ -305,8 +307,8 @@ class Networks:
                 self._names.pop(environment, None)
                 self._hosts(environment).unlink(missing_ok=True)
         if not hubs:
-            (self._folder / _TRUNK).unlink(missing_ok=True)
-            (self._folder / _EXIT).unlink(missing_ok=True)
+            (self._folder / _TRUNK_NAME).unlink(missing_ok=True)
+            (self._folder / _EXIT_NAME).unlink(missing_ok=True)
         elif trunk is not None:
             self._connect_trunk(trunk)
         network.close_left_trunks()
@@ -352,7 +354,7 @@ def _write_hosts(file: Path, services: Sequence[str]) -> None:
     own = [f"{LOOPBACK} {name}"] if _MACHINE_NAME.match(name) and name.lower() not in named else []
     # Written in place, because instances have mounted this file.
     with file.open("r+" if file.exists() else "w") as written:
-        written.write("\n".join([*_LOCALHOST, *own, *services, ""]))
+        written.write("\n".join([*_LOCALHOST_LINES, *own, *services, ""]))
         written.truncate()
     file.chmod(0o644)
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW_FILE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 UNCHANGED: Final = -1
 """A value for `owner` that does not change the owner."""
 
@@ -24,7 +24,7 @@ UNCHANGED: Final = -1
 @contextmanager
 def open_below(root: Path, parts: Sequence[str] = (), owner: int = UNCHANGED) -> Iterator[int]:
     """Opens a folder below `root`. Creates missing folders in the path."""
-    at = os.open(root, FOLDER)
+    at = os.open(root, FOLDER_FLAGS)
     try:
         for name in parts:
             below = folder(name, at, owner)
@@ -42,7 +42,7 @@ def folder(name: str, at: int, owner: int = UNCHANGED) -> int:
     with suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=at)
         is_new = True
-    below = os.open(name, FOLDER, dir_fd=at)
+    below = os.open(name, FOLDER_FLAGS, dir_fd=at)
     if is_new:
         os.fchown(below, owner, owner)
     return below
@@ -52,7 +52,7 @@ def write(name: str, at: int, content: bytes, owner: int = UNCHANGED) -> None:
     """Writes a new file. Removes an existing file or link of the same name first."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=at)
-    with os.fdopen(os.open(name, NEW_FILE, 0o600, dir_fd=at), "wb") as file:
+    with os.fdopen(os.open(name, NEW_FILE_FLAGS, 0o600, dir_fd=at), "wb") as file:
         file.write(content)
         os.fchown(file.fileno(), owner, owner)
 

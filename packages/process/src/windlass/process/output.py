@@ -25,7 +25,7 @@ from typing import Final
 
 from windlass.base import kernel
 from windlass.base.cleanup import on_failure
-from windlass.engines.unread_output import BLOCK, LEADING_HOLE, PUNCH
+from windlass.engines.unread_output import BLOCK_BYTES, LEADING_HOLE, PUNCH_HOLE_FLAGS
 from windlass.process.records import Record
 
 MAX_LINE_BYTES: Final = 16 * 1024
@@ -179,7 +179,7 @@ class OutputFile:
 
         The function blocks, so it must run in a thread. It returns False if a new file is needed.
         """
-        until = self._position - self._position % BLOCK
+        until = self._position - self._position % BLOCK_BYTES
         file = self._open_again()
         self._free_from = until
         return lambda: _punch(file, LEADING_HOLE, until - LEADING_HOLE) and until < _MAX_FILE_BYTES
@@ -191,7 +191,7 @@ class OutputFile:
         The program must have ended, because its output would be truncated.
         """
         start = 0 if self._in_hole < 0 else LEADING_HOLE
-        _punch(self._open_again(), start, self._position - self._position % BLOCK - start)
+        _punch(self._open_again(), start, self._position - self._position % BLOCK_BYTES - start)
         with self._open() as file:
             os.ftruncate(file, os.fstat(file).st_size)
 
@@ -303,7 +303,7 @@ def _create(file: Path) -> None:
 
 def _punch(file: int, start: int, length: int) -> bool:
     try:
-        if kernel.libc.fallocate(file, PUNCH, ctypes.c_int64(start), ctypes.c_int64(length)) == 0:
+        if kernel.libc.fallocate(file, PUNCH_HOLE_FLAGS, ctypes.c_int64(start), ctypes.c_int64(length)) == 0:
             return True
         error = ctypes.get_errno()
         if error in (errno.EOPNOTSUPP, errno.ENOSYS):

@@ -29,9 +29,9 @@ from windlass.engines.workload import OutputLine
 from windlass.process.output import OutputFile, UnreadableOutput
 from windlass.process.records import InstanceKey, Record, RecordStore, UnknownRecord, names
 
-_MODIFIED: Final = 0x2
-_ONCE: Final = 0x80000000
-_OVERFLOWN: Final = 0x4000
+_IN_MODIFY: Final = 0x2
+_IN_ONESHOT: Final = 0x80000000
+_IN_Q_OVERFLOW: Final = 0x4000
 _EVENT: Final = struct.Struct("iIII")
 
 
@@ -54,7 +54,7 @@ class Inotify:
         """Adds a watch for one write. Returns its number, or -1 if no watch is available."""
         if self.fd is None:
             return -1
-        once = ctypes.c_uint32(_MODIFIED | _ONCE)
+        once = ctypes.c_uint32(_IN_MODIFY | _IN_ONESHOT)
         return int(kernel.libc.inotify_add_watch(self.fd, os.fsencode(path), once))
 
     def ready(self) -> tuple[set[int], bool]:
@@ -67,8 +67,8 @@ class Inotify:
         numbers, overflown, at = set(), False, 0
         while at < len(raw):
             number, mask, _, length = _EVENT.unpack_from(raw, at)
-            overflown |= bool(mask & _OVERFLOWN)
-            if mask & _MODIFIED:
+            overflown |= bool(mask & _IN_Q_OVERFLOW)
+            if mask & _IN_MODIFY:
                 numbers.add(number)
             at += _EVENT.size + length
         return numbers, overflown

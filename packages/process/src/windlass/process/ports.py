@@ -18,14 +18,14 @@ from windlass.base.subprocesses import in_thread
 from windlass.engines.engine import PORTS_OF_ENGINES, EngineError, EngineUnavailable
 from windlass.process.records import InstanceKey, names, safe
 
-HOST: Final = "127.0.0.1"
-NUMBERS: Final = range(100_001, 100_001 + 32_767)
+LOOPBACK: Final = "127.0.0.1"
+SERVICE_NUMBERS: Final = range(100_001, 100_001 + 32_767)
 """Numbers of services, from which their addresses are derived. They are stored together with ports, so they
 are larger than any port."""
-_NUMBER: Final = 0
+_NUMBER_KEY: Final = 0
 """The key of a service's number. It takes the place of an internal port."""
-INSTANCES: Final = PORTS_OF_ENGINES[:10_000]
-SERVICES: Final = PORTS_OF_ENGINES[10_000:]
+INSTANCE_PORTS: Final = PORTS_OF_ENGINES[:10_000]
+SERVICE_PORTS: Final = PORTS_OF_ENGINES[10_000:]
 
 _LOCK_TIMEOUT: Final = 5.0
 """Seconds to wait while another server holds the lock."""
@@ -39,7 +39,7 @@ def free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            tried.bind((HOST, port))
+            tried.bind((LOOPBACK, port))
             tried.listen(1)
         except OSError:
             return False
@@ -67,7 +67,7 @@ class PortClaims:
         self._folder.mkdir(mode=0o700, exist_ok=True)
 
     def claim(self, key: InstanceKey) -> int:
-        return _choose(INSTANCES, lambda port: self._claim(port, key))
+        return _choose(INSTANCE_PORTS, lambda port: self._claim(port, key))
 
     def _claim(self, port: int, key: InstanceKey) -> bool:
         link = self._folder / str(port)
@@ -115,7 +115,7 @@ class PortAddresses:
         self._known: Places = {}
         """A cache of ports, valid until the service is removed."""
 
-    async def learn(self, service: str, internal: int = _NUMBER) -> None:
+    async def learn(self, service: str, internal: int = _NUMBER_KEY) -> None:
         """Reads or chooses a port in a thread, so that `of` and `number_of` find it in the cache.
 
         Another server may be paused while it holds the lock, and waiting for it must not block the event
@@ -133,11 +133,13 @@ class PortAddresses:
 
     def number_of(self, service: str) -> int:
         """Returns the permanent number of a service. Numbers begin with 1."""
-        number = self._known.get(service, {}).get(_NUMBER)
+        number = self._known.get(service, {}).get(_NUMBER_KEY)
         if number is None:
-            number = self._read().get(safe(service), {}).get(_NUMBER) or self._choose(service, _NUMBER)
-            self._known.setdefault(service, {})[_NUMBER] = number
-        return number - NUMBERS[0] + 1
+            number = self._read().get(safe(service), {}).get(_NUMBER_KEY) or self._choose(
+                service, _NUMBER_KEY
+            )
+            self._known.setdefault(service, {})[_NUMBER_KEY] = number
+        return number - SERVICE_NUMBERS[0] + 1
 
     def services(self) -> set[str]:
         return set(self._read())
@@ -164,10 +166,10 @@ class PortAddresses:
             ports = places.setdefault(service, {})
             if internal not in ports:
                 taken = {port for own in places.values() for port in own.values()}
-                if internal == _NUMBER:
-                    ports[internal] = _choose(NUMBERS, lambda number: number not in taken)
+                if internal == _NUMBER_KEY:
+                    ports[internal] = _choose(SERVICE_NUMBERS, lambda number: number not in taken)
                 else:
-                    ports[internal] = _choose(SERVICES, lambda port: port not in taken and free(port))
+                    ports[internal] = _choose(SERVICE_PORTS, lambda port: port not in taken and free(port))
             return ports[internal]
 
     @contextmanager

@@ -27,10 +27,10 @@ from windlass.base.kernel import Process, Stat
 from windlass.base.marks import mark_of, read_mark
 from windlass.process.records import InstanceKey, Record, RecordStore
 
-INSTANCE: Final = "WINDLASS_INSTANCE"
-FILES: Final = "WINDLASS_FILES"
+INSTANCE_VARIABLE: Final = "WINDLASS_INSTANCE"
+FILES_VARIABLE: Final = "WINDLASS_FILES"
 EXECUTED_BY: Final = "WINDLASS_EXECUTED_BY"
-MARKS: Final = (INSTANCE, FILES)
+MARK_VARIABLES: Final = (INSTANCE_VARIABLE, FILES_VARIABLE)
 _GET_PARENT: Final = 0xB702
 """The ioctl request for the parent of a namespace."""
 _PARTS_OF_HOME: Final = 2
@@ -147,9 +147,9 @@ class _ProcessReader:
         space, mark = identity
         if space in homes:
             return OwnedProcess(stat, homes[space], space, is_told=True)
-        marks = kernel.marks(stat.thread, MARKS)
-        files = marks.get(FILES, b"") if marks else b""
-        ours = marks is not None and INSTANCE in marks and files.startswith(self._prefix)
+        marks = kernel.marks(stat.thread, MARK_VARIABLES)
+        files = marks.get(FILES_VARIABLE, b"") if marks else b""
+        ours = marks is not None and INSTANCE_VARIABLE in marks and files.startswith(self._prefix)
         home = os.fsdecode(files.rpartition(b"/")[0]) if ours else self._spaces.home(space, stat.thread)
         return OwnedProcess(stat, home, space, is_told=marks is not None, mark=mark)
 

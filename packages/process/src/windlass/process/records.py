@@ -35,8 +35,8 @@ from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.rollout.removed_generations import RECORDS_FOLDER, RemovedGenerations
 
 _log = log("engines.process")
-_SAFE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
-_PRIVATE: Final = 0o700
+_SAFE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
+_PRIVATE_MODE: Final = 0o700
 _MAX_LOCK_PAUSE: Final = 0.1
 """Longest pause in seconds between two attempts to get a lock that another process holds."""
 _LOCK_TIMEOUT: Final = 30.0
@@ -139,10 +139,10 @@ class RecordStore:
         """Folders of instances whose unreadable record has been logged."""
 
     def prepare(self) -> None:
-        self.folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
-        self.folder.chmod(_PRIVATE)
+        self.folder.mkdir(mode=_PRIVATE_MODE, parents=True, exist_ok=True)
+        self.folder.chmod(_PRIVATE_MODE)
         for folder in (self.services, self.volumes, self.ended, self.caches):
-            folder.mkdir(mode=_PRIVATE, exist_ok=True)
+            folder.mkdir(mode=_PRIVATE_MODE, exist_ok=True)
         self._bell.touch()
 
     def home(self, key: InstanceKey) -> Path:
@@ -243,8 +243,8 @@ class RecordStore:
     def _make_home(self, home: Path) -> None:
         """Creates the folder of an instance and of its service, but no parent folders. If the data directory
         was moved away, a new one would prevent it from being moved back."""
-        home.parent.mkdir(mode=_PRIVATE, exist_ok=True)
-        home.mkdir(mode=_PRIVATE, exist_ok=True)
+        home.parent.mkdir(mode=_PRIVATE_MODE, exist_ok=True)
+        home.mkdir(mode=_PRIVATE_MODE, exist_ok=True)
 
     def move_to_ended(self, key: InstanceKey) -> Path:
         """Moves the folder of a removed instance to `ended`, where it is erased."""
@@ -296,7 +296,7 @@ def pods_without_network(folder: Path) -> list[str]:
 
 def safe(name: str) -> str:
     """Returns the name unchanged if it is a safe folder name. Raises an EngineError otherwise."""
-    if not _SAFE.match(name):
+    if not _SAFE_NAME.match(name):
         raise EngineError(f"{name!r} cannot be the name of a folder: use letters, digits, dots and dashes")
     return name
 

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, NoReturn
 BEGAN_FILE: Final = "began"
 ENDED_FILE: Final = "ended"
 _FORWARDED_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 _RETRY_PAUSE: Final = 1.0
 """Seconds between two attempts to write to a full disk."""
 _NOT_FOUND, _REFUSED, _TWICE = 127, 126, 125
@@ -68,7 +68,7 @@ def _record_end(place: Path, result: str) -> None:
             _write(place / f"{ENDED_FILE}.new", result)
             break
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in _DISK_FULL_ERRORS:
                 raise
             time.sleep(_RETRY_PAUSE)
     (place / f"{ENDED_FILE}.new").rename(place / ENDED_FILE)

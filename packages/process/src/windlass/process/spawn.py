@@ -30,7 +30,7 @@ from windlass.base.oom_score import INSTANCES_SCORE
 from windlass.engines.engine import EngineError
 from windlass.process import tree_copy
 from windlass.process.output import prepare
-from windlass.process.process_table import MARKS
+from windlass.process.process_table import MARK_VARIABLES
 
 
 class SpawnRequest(Struct, frozen=True):
@@ -181,7 +181,7 @@ def _launch_request(request: SpawnRequest, *, waits: bool) -> LaunchRequest:
         command=tuple(request.command),
         folder=str(request.folder),
         environment=dict(request.environment),
-        marks={name: request.environment[name] for name in MARKS if name in request.environment},
+        marks={name: request.environment[name] for name in MARK_VARIABLES if name in request.environment},
         cell=request.cell,
         waits=waits,
         has_input=False,

@@ -22,7 +22,7 @@ from windlass.base.marks import mark_of
 from windlass.engines import unread_output
 from windlass.engines.engine import ArtifactLost, EngineError
 from windlass.engines.workload import Workload
-from windlass.launch.launch_variables import LISTEN
+from windlass.launch.launch_variables import LISTEN_VARIABLE
 from windlass.process import files, run_recorder
 from windlass.process.disk_shares import SHORTAGE_FACTOR, DiskShares
 from windlass.process.environment import InstanceEnvironment, command
@@ -36,7 +36,7 @@ from windlass.process.tree_copy import copy_content
 
 _MAX_CPU: Final = (os.cpu_count() or 1) * 1000
 """All processors of the machine, in thousandths of a processor."""
-EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 (in a network of its own)
+ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104 (in a network of its own)
 
 
 class InstanceStarter:
@@ -161,7 +161,7 @@ class InstanceStarter:
             raise EngineError(f"the application has no folder {record.workdir} to work in")
         environment = self._environment.environment(key, workload, record.ports)
         if network is not None and workload.direct:
-            environment[LISTEN] = EVERYWHERE
+            environment[LISTEN_VARIABLE] = ALL_ADDRESSES
         cell = await asyncio.to_thread(self.cell, key, workload, network, record.once)
         program = command(workload)
         if record.once:

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from windlass.process import open_folders
-from windlass.process.open_folders import NEW_FILE, UNCHANGED, open_below
+from windlass.process.open_folders import NEW_FILE_FLAGS, UNCHANGED, open_below
 
 CopyContent = Callable[[Path, Path, int | None], None]
 """Copies the content of a folder into another folder. The third argument is the new owner of the files, or
 None."""
 
-_CLONE: Final = 0x40049409  # FICLONE: the copy shares its blocks with the original until a block is written
-_PIECE: Final = 1 << 30
+_FICLONE: Final = 0x40049409  # FICLONE: the copy shares its blocks with the original until a block is written
+_CHUNK_BYTES: Final = 1 << 30
 
 
 def main(source: str, target: str, owner: str) -> None:
@@ -95,7 +95,7 @@ class _TreeCopy:
         old = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         try:
             about = os.fstat(old)
-            new = os.open(name, NEW_FILE, 0o600, dir_fd=at)
+            new = os.open(name, NEW_FILE_FLAGS, 0o600, dir_fd=at)
             try:
                 self._content(old, new, about.st_size)
                 os.fchown(new, self._owner, self._owner)
@@ -111,11 +111,11 @@ class _TreeCopy:
     def _content(self, old: int, new: int, size: int) -> None:
         if self._clones and size:
             try:
-                fcntl.ioctl(new, _CLONE, old)
+                fcntl.ioctl(new, _FICLONE, old)
                 return
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
                     raise
                 self._clones = False
-        while os.sendfile(new, old, None, _PIECE):
+        while os.sendfile(new, old, None, _CHUNK_BYTES):
             pass

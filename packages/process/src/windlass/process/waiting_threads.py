@@ -20,7 +20,7 @@ Fewer threads delay a start by only a few seconds. A database on a slow disk has
 """
 DELAYED_START_SECONDS: Final = 5.0
 """Seconds after which a start counts as delayed by other threads."""
-_STATES: Final = frozenset({b"D", b"R"})
+_WAITING_STATES: Final = frozenset({b"D", b"R"})
 """The states of a thread that waits uninterruptibly in the kernel (D) and of a running thread (R)."""
 
 
@@ -29,5 +29,5 @@ def waiting_threads(pid: int) -> int:
     with suppress(OSError), os.scandir(f"/proc/{pid}/task") as threads:
         for thread in threads:
             with suppress(OSError), open(f"{thread.path}/stat", "rb", buffering=0) as file:  # noqa: PTH123
-                count += file.read(512).rpartition(b")")[2][1:2] in _STATES
+                count += file.read(512).rpartition(b")")[2][1:2] in _WAITING_STATES
     return count

@@ -16,7 +16,7 @@ from windlass.detect import RecipeSettings
 from windlass.engines.workload import Artifact
 
 BuilderChoice = Literal["AUTO", "DOCKERFILE", "RECIPE"]
-FILES: Final = "FILES"
+FILES_BUILDER: Final = "FILES"
 """Internal builder that clients cannot choose: the files are used unchanged, and nothing is built."""
 
 
@@ -54,7 +54,9 @@ class BuildSettings(RecipeSettings, frozen=True, kw_only=True):
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value != usual[name]}
 
 
-FULL: Final = "Ask the operator to free disk space: the disk of the machine that runs Windlass is full."
+DISK_FULL_ERROR: Final = (
+    "Ask the operator to free disk space: the disk of the machine that runs Windlass is full."
+)
 
 
 class BuildError(Exception):

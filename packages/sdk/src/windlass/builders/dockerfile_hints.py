@@ -17,13 +17,13 @@ from msgspec import Struct, field
 from windlass.builders.dockerfile import Dockerfile, Stage
 from windlass.builders.instructions import DockerfileError, Instruction, arguments, pairs
 
-SHELL: Final = ("/bin/sh", "-c")
+DEFAULT_SHELL: Final = ("/bin/sh", "-c")
 MAX_PORTS: Final = 100
 MAX_EXPANDED_LENGTH: Final = 8 * 1024 * 1024
 """Maximum characters that all variables of one Dockerfile may expand to."""
 
 _PORTS: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(\w+))?", re.ASCII)
-_WHY: Final = {
+_SKIP_REASONS: Final = {
     "ADD": "the files of the repository are used where they are",
     "COPY": "the files of the repository are used where they are",
     "HEALTHCHECK": "the probes of the service decide whether it is healthy",
@@ -45,7 +45,7 @@ class Shell(Struct, frozen=True):
     """A command for a shell."""
 
     text: str
-    shell: tuple[str, ...] = SHELL
+    shell: tuple[str, ...] = DEFAULT_SHELL
 
 
 Command = ExecForm | Shell
@@ -74,7 +74,7 @@ class Hints(Struct, kw_only=True):
     """The path in the image that corresponds to the deployed folder."""
     workdir: str = "/"
     ports: list[int] = field(default_factory=list)
-    shell: tuple[str, ...] = SHELL
+    shell: tuple[str, ...] = DEFAULT_SHELL
     entrypoint: Command | None = None
     cmd: Command | None = None
     skipped: tuple[SkippedStep, ...] = ()
@@ -106,7 +106,7 @@ def read_hints(dockerfile: Dockerfile, wanted: Stage, arguments: Mapping[str, st
         _skipped_step(instruction)
         for stage in stages
         for instruction in stage.instructions
-        if instruction.name in _WHY
+        if instruction.name in _SKIP_REASONS
     )
     return hints
 
@@ -154,7 +154,7 @@ class _HintReader:
             case "ADD" | "COPY" if (to := _target_of_whole_copy(instruction)) is not None:
                 hints.top = _path(hints.workdir, self._read(instruction, to, hints.variables))
             case "SHELL":
-                hints.shell = instruction.json or SHELL
+                hints.shell = instruction.json or DEFAULT_SHELL
             case "CMD":
                 hints.cmd = _command(instruction, hints.shell)
             case "ENTRYPOINT":
@@ -218,7 +218,11 @@ def _ports(instruction: Instruction, word: str) -> Iterator[int]:
 
 def _skipped_step(instruction: Instruction) -> SkippedStep:
     other = instruction.flag("from")
-    why = _WHY[instruction.name] if other is None else f"the files of {other} come from a container engine"
+    why = (
+        _SKIP_REASONS[instruction.name]
+        if other is None
+        else f"the files of {other} come from a container engine"
+    )
     copies = instruction.name in ("ADD", "COPY") and _target_of_whole_copy(instruction) is None
     return SkippedStep(
         instruction.line, instruction.shown, why, makes_files=copies or instruction.name == "RUN"

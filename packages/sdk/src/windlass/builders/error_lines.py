@@ -10,7 +10,7 @@ MAX_REASON_LENGTH: Final = 300
 _ESCAPES: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^\s/@]{1,1000}+@")
 _NPM: Final = re.compile(r"npm (?:error|ERR!) (?!A complete log|code |errno |syscall |path |\d+\s*$)\S")
-_BLAMES: Final = re.compile(
+_ERROR_LINE: Final = re.compile(
     r"(?:\[?ERROR\]?|error(?:\[\w+\])?|fatal(?: error)?|E|ERR!|Error|make(?:\[\d+\])?: \*\*\*)[: ] *\S"
     r"|(?:[A-Za-z_][\w.]{0,80}(?:Error|Exception))(?::|\Z)"
     r"|(?:[a-z_]\w{0,40}\.){1,8}[A-Z]\w{0,60}: \S"
@@ -30,6 +30,6 @@ def error_line(lines: Sequence[str]) -> str:
     line reports an error."""
     plain = [_ESCAPES.sub("", line).strip() for line in lines]
     of_npm = [line for line in plain if _NPM.match(line) and not _SAYS_NOTHING.search(line)]
-    others = [line for line in plain if _BLAMES.match(line) and not _SAYS_NOTHING.search(line)]
+    others = [line for line in plain if _ERROR_LINE.match(line) and not _SAYS_NOTHING.search(line)]
     chosen = others[-1] if others else of_npm[0] if of_npm else ""
     return _CREDENTIALS.sub("***@", "".join(filter(str.isprintable, chosen)))[:MAX_REASON_LENGTH].rstrip(" .")

@@ -11,8 +11,8 @@ from windlass.base.file_names import file_names, read_beginning
 from windlass.builders.plan import DockerfileChoice, plan_of
 from windlass.detect import Recipe, Tree, detect
 
-READERS: Final = "windlass.readers"
-_SAMPLE: Final = {
+READERS_GROUP: Final = "windlass.readers"
+_SAMPLE_FILES: Final = {
     "requirements.txt": b"flask\n",
     "app.py": b"from flask import Flask\napp = Flask(__name__)\n",
     "pyproject.toml": b'[project]\nname = "sample"\n',
@@ -30,14 +30,14 @@ def tree_of(folder: Path) -> Tree:
 def load_readers() -> None:
     """Imports all modules that read files of commits, before this process forks. Installed packages register
     such modules as entry points of the group `windlass.readers`."""
-    for reader in entry_points(READERS):
+    for reader in entry_points(READERS_GROUP):
         reader.load()
     for names in (
         ("Procfile", "requirements.txt", "app.py", "pyproject.toml"),
         ("package.json", "index.js"),
-        _SAMPLE,
+        _SAMPLE_FILES,
     ):
-        detect(Tree(names, lambda path, most: _SAMPLE[path][:most]))  # compiles regular expressions
+        detect(Tree(names, lambda path, most: _SAMPLE_FILES[path][:most]))  # compiles regular expressions
 
 
 def recipe_of(folder: Path) -> Recipe:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from windlass.base.lazy import lazy_pattern
-from windlass.builders.builder import FULL
+from windlass.builders.builder import DISK_FULL_ERROR
 from windlass.detect import python_modules
 from windlass.detect.node_scripts import package_of_program
 from windlass.engines.missing_variables import MISSING_VARIABLE
@@ -164,7 +164,7 @@ message."""
 _RULES: Final = tuple(
     (lazy_pattern(pattern, re.MULTILINE), words)
     for pattern, words in (
-        (r"Disk quota exceeded", FULL),
+        (r"Disk quota exceeded", DISK_FULL_ERROR),
         (r"No space left on device|ENOSPC|no space left", _NO_SPACE),
         (TOO_MANY_PROCESSES, _PROCESSES),
         (
@@ -358,11 +358,11 @@ _RULES: Final = tuple(
         *((pattern, _VARIABLE) for pattern in MISSING_VARIABLE),
     )
 )
-_KILLED: Final = 137
-_BLAMES: Final = lazy_pattern(
+_KILLED_EXIT_CODE: Final = 137
+_ERROR_LINE: Final = lazy_pattern(
     r"^(\[\w*(?:ERROR|Error|Exception)\]|npm ERR!|(npm error|error|fatal)\b):?\s*", re.IGNORECASE
 )
-_USAGE: Final = lazy_pattern(
+_USAGE_LINE: Final = lazy_pattern(
     r"\[--\w|^\s*$|^\s*at \S|^\s*Stack trace:$|^Node\.js v\d"
     r"|^\s*(?:error: subprocess-exited|note: |[×│╰]|\[end of output\])"
 )
@@ -384,7 +384,7 @@ def failure(title: str, code: int, last: Sequence[str], *, has_room: bool = Fals
     """Returns the error message for a failed program of a build: the remedy, and the program's own reason.
     `has_room`: whether the disk has free space."""
     remedy = build_remedy(code, last, has_room=has_room)
-    if remedy == FULL:
+    if remedy == DISK_FULL_ERROR:
         return remedy
     if code < 0:
         return f"{remedy or _MEMORY} {title} was ended by signal {-code}."
@@ -400,7 +400,7 @@ def _error(last: Sequence[str]) -> str:
 
 def _last_sentence(last: Sequence[str]) -> str:
     """Returns the last line, joined with the previous line if both form one sentence."""
-    lines = [line.strip() for line in last if not _USAGE.search(line)][-2:]
+    lines = [line.strip() for line in last if not _USAGE_LINE.search(line)][-2:]
     goes_on = len(lines) == 2 and lines[1][:1].islower() and not lines[0].endswith((".", ":", "!"))
     return " ".join(lines if goes_on else lines[-1:])
 
@@ -409,9 +409,9 @@ def blamed_line(last: Sequence[str]) -> str:
     """Returns the first output line in which a program explains its failure; empty if there is none."""
     lines = list(last)  # a deque has no slices
     blamed = [
-        _VERSIONS.sub(r"(from versions: …\1)", _with_next(_BLAMES.sub("", line), lines[number + 1 :]))
+        _VERSIONS.sub(r"(from versions: …\1)", _with_next(_ERROR_LINE.sub("", line), lines[number + 1 :]))
         for number, line in enumerate(lines)
-        if _BLAMES.match(line)
+        if _ERROR_LINE.match(line)
     ]
     return next((_printable(line) for line in blamed if not _EMPTY_BLAMES.search(line)), "")
 
@@ -429,7 +429,7 @@ def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False, has_
     for pattern, words in _RULES:
         if match := pattern.search(text):
             if words == _NO_SPACE and not has_room:
-                return FULL
+                return DISK_FULL_ERROR
             words = _OF_IMAGES.get(words, words) if is_image else words
             named = [group for group in match.groups() if group] or [""]
             package = python_modules.package_of(named[0])
@@ -442,7 +442,7 @@ def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False, has_
                 if "{" in words
                 else words
             )
-    return _MEMORY if code in (_KILLED, -9) else ""
+    return _MEMORY if code in (_KILLED_EXIT_CODE, -9) else ""
 
 
 def _printable(text: str) -> str:

@@ -57,7 +57,7 @@ class EngineLimits(Struct, frozen=True, kw_only=True):
     least_memory: int = 1
 
 
-UNKNOWN: Final = EngineLimits()
+UNKNOWN_LIMITS: Final = EngineLimits()
 
 
 def unmet(limits: EngineLimits, demand: Demand) -> Iterator[tuple[str, str]]:
@@ -216,7 +216,7 @@ class Engine(Protocol):
     takes: Literal["native", "image"]
     """The kind of artifact that the engine runs."""
     limits: EngineLimits
-    """The limits for one instance; UNKNOWN until the engine has answered."""
+    """The limits for one instance; `UNKNOWN_LIMITS` until the engine has answered."""
     identity: str
     """Identity of the engine's machine; empty until the engine has answered, and always empty for engines
     that only run on the server's machine."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-SECONDS: Final = 5
+TIMEOUT: Final = 5
 """Time limit of each check."""
 
 
@@ -43,7 +43,7 @@ def fail(subject: str, state: str, advice: str) -> Finding:
 def first_line_from(*command: str) -> str:
     """Returns the first line of a program's output; empty if the program is missing or fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
     return done.stdout.strip().partition("\n")[0]
@@ -60,24 +60,26 @@ class KernelLimit(Struct, frozen=True):
         return self.name.replace(".", "/")
 
 
-AIO: Final = KernelLimit("fs.aio-max-nr", 1_048_576)
-INOTIFY: Final = KernelLimit("fs.inotify.max_user_instances", 1024)
+AIO_LIMIT: Final = KernelLimit("fs.aio-max-nr", 1_048_576)
+INOTIFY_LIMIT: Final = KernelLimit("fs.inotify.max_user_instances", 1024)
 """Limit of inotify instances per user id. Containers share the user ids of the machine."""
-NEIGHBOURS: Final = KernelLimit("net.ipv4.neigh.default.gc_thresh3", 8192)
+NEIGHBOUR_LIMIT: Final = KernelLimit("net.ipv4.neigh.default.gc_thresh3", 8192)
 """Limit of neighbour table entries, shared by all networks. A container can create an entry for each address
 of its network."""
-PROC: Final = Path("/proc/sys")
-_LIMITS: Final = "Kernel limits"
+PROC_SYS: Final = Path("/proc/sys")
+_LIMITS_SUBJECT: Final = "Kernel limits"
 
 
-def kernel_limits(limits: Sequence[KernelLimit], proc: Path = PROC) -> Finding:
+def kernel_limits(limits: Sequence[KernelLimit], proc: Path = PROC_SYS) -> Finding:
     small = []
     for limit in limits:
         with suppress(OSError, ValueError):
             if int((proc / limit.file).read_text()) < limit.enough:
                 small.append(limit)
     if not small:
-        return ok(_LIMITS, "they have room for many services")
+        return ok(_LIMITS_SUBJECT, "they have room for many services")
     state = f"{', '.join(limit.name for limit in small)}: one service can use it up for all others"
     lines = " ".join(f"{limit.name}={limit.enough}" for limit in small)
-    return warn(_LIMITS, state, f"`sysctl -w {lines}`, and the same in /etc/sysctl.d for the next boot")
+    return warn(
+        _LIMITS_SUBJECT, state, f"`sysctl -w {lines}`, and the same in /etc/sysctl.d for the next boot"
+    )

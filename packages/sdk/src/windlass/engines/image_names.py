@@ -56,7 +56,7 @@ def newer_than(current_tag: str, tags: Iterable[str]) -> list[str]:
     ]
 
 
-OURS: Final = "windlass/"
+WINDLASS_PREFIX: Final = "windlass/"
 """Name prefix of images that Windlass built. They are never looked up in a registry."""
 NOT_ITS_OWN: Final = "images that Windlass built are for their own service alone"
 """Error message for a service that uses such an image."""
@@ -69,7 +69,7 @@ _HUB_HOSTS: Final = re.compile(r"\A(?:(?:index\.|registry-1\.)?docker\.io/)+")
 
 def is_ours(name: str) -> bool:
     """Returns whether an engine may interpret a name as an image that Windlass built."""
-    return _HUB_HOSTS.sub("", name.lower()).startswith(OURS)
+    return _HUB_HOSTS.sub("", name.lower()).startswith(WINDLASS_PREFIX)
 
 
 def is_digest(text: str) -> bool:

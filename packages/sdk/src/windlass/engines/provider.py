@@ -21,7 +21,7 @@ from windlass.engines.engine import Engine
 from windlass.engines.findings import Finding
 from windlass.engines.servers import Servers
 
-PROVIDERS = "windlass.engines"
+PROVIDERS_GROUP = "windlass.engines"
 """Name of the entry point group."""
 
 

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from windlass.engines.image_names import DIGEST, DOCKER_HUB, OURS, registry_host, spelled_out
+from windlass.engines.image_names import DIGEST, DOCKER_HUB, WINDLASS_PREFIX, registry_host, spelled_out
 
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_REGISTRIES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class LoginSource(StrEnum):
@@ -41,9 +41,9 @@ class RegistryKind(Struct, frozen=True, kw_only=True):
     """Required fields of `config`."""
     optional: tuple[str, ...] = ()
     """Optional fields of `config`."""
-    refused: Mapping[str, str] = _NONE
+    refused: Mapping[str, str] = _NO_REGISTRIES
     """Fields of the API that this server does not support, with the reason."""
-    why: Mapping[str, str] = _NONE
+    why: Mapping[str, str] = _NO_REGISTRIES
     """Reasons why required fields are required here although the API does not require them."""
     tokens_at: tuple[str, ...] = ()
     """Other hosts that may issue tokens for the registry's credentials."""
@@ -51,7 +51,7 @@ class RegistryKind(Struct, frozen=True, kw_only=True):
     """Whether registries of this kind may support listing images."""
 
 
-_LOGIN: Final = ("username", "password")
+_LOGIN_FIELDS: Final = ("username", "password")
 _AZURE: Final = (
     "Windlass has no identity in your Azure tenant: give the id and a secret of a service principal, or a "
     "token of the registry"
@@ -71,20 +71,23 @@ _FEDERATION_FIELDS: Final = (
     "token_lifetime_seconds",
 )
 
-KINDS: Final[Mapping[str, RegistryKind]] = {
+REGISTRY_KINDS: Final[Mapping[str, RegistryKind]] = {
     "DOCKER_HUB": RegistryKind(
-        url="https://docker.io", optional=_LOGIN, tokens_at=("auth.docker.io",), has_catalogue=False
+        url="https://docker.io", optional=_LOGIN_FIELDS, tokens_at=("auth.docker.io",), has_catalogue=False
     ),
-    "GITHUB_CR": RegistryKind(url="https://ghcr.io", optional=_LOGIN, has_catalogue=False),
-    "GITHUB_ENTERPRISE_CR": RegistryKind(required=_LOGIN),
+    "GITHUB_CR": RegistryKind(url="https://ghcr.io", optional=_LOGIN_FIELDS, has_catalogue=False),
+    "GITHUB_ENTERPRISE_CR": RegistryKind(required=_LOGIN_FIELDS),
     "GITLAB_CR": RegistryKind(
-        url="https://registry.gitlab.com", optional=_LOGIN, tokens_at=("gitlab.com",), has_catalogue=False
+        url="https://registry.gitlab.com",
+        optional=_LOGIN_FIELDS,
+        tokens_at=("gitlab.com",),
+        has_catalogue=False,
     ),
     "PUBLIC_ECR": RegistryKind(login=LoginSource.NONE, url="https://public.ecr.aws", has_catalogue=False),
     "DOCR": RegistryKind(
-        url="https://registry.digitalocean.com", required=_LOGIN, tokens_at=("api.digitalocean.com",)
+        url="https://registry.digitalocean.com", required=_LOGIN_FIELDS, tokens_at=("api.digitalocean.com",)
     ),
-    "GENERIC_CR": RegistryKind(optional=_LOGIN),
+    "GENERIC_CR": RegistryKind(optional=_LOGIN_FIELDS),
     "ECR": RegistryKind(
         login=LoginSource.AWS,
         required=("region", "access_key_id", "secret_access_key"),
@@ -106,9 +109,9 @@ KINDS: Final[Mapping[str, RegistryKind]] = {
         refused=dict.fromkeys(_FEDERATION_FIELDS, _FEDERATION),
     ),
     "AZURE_CR": RegistryKind(
-        required=_LOGIN,
+        required=_LOGIN_FIELDS,
         optional=("azure_tenant_id", "azure_subscription_id"),
-        why=dict.fromkeys(_LOGIN, _AZURE),
+        why=dict.fromkeys(_LOGIN_FIELDS, _AZURE),
     ),
 }
 _HUB: Final = frozenset({DOCKER_HUB, "index.docker.io", "registry-1.docker.io", "hub.docker.com"})
@@ -136,7 +139,7 @@ class BuildRegistry(Struct, frozen=True):
 
     def name_of(self, ref: str) -> str:
         """Returns the name of a built image in the registry."""
-        return f"{self.prefix}/{ref.removeprefix(OURS)}"
+        return f"{self.prefix}/{ref.removeprefix(WINDLASS_PREFIX)}"
 
     def holds(self, name: str) -> bool:
         """Returns whether an image name may be that of a built image in this registry."""
@@ -183,7 +186,7 @@ def digest_of(ref: str) -> str:
 
 def usual_url(kind: str, region: str) -> str:
     """Returns the default address of a kind of registry; empty if it has none."""
-    return KINDS[kind].url.format(region=region)
+    return REGISTRY_KINDS[kind].url.format(region=region)
 
 
 def host_of(url: str) -> str:
@@ -246,7 +249,7 @@ def may_give_tokens(kind: str, url: str, realm: str) -> bool:
     host = (server.hostname or "").lower()
     if server.scheme != "https" or port not in (None, 443):
         return False
-    return host in KINDS[kind].tokens_at or _are_neighbours((registry.hostname or "").lower(), host)
+    return host in REGISTRY_KINDS[kind].tokens_at or _are_neighbours((registry.hostname or "").lower(), host)
 
 
 def _are_neighbours(registry: str, other: str) -> bool:

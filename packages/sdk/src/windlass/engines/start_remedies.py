@@ -22,7 +22,7 @@ from windlass.engines.missing_variables import (
     variables_named,
 )
 
-LOOK: Final = "Look at the log: "
+LOG_HINT: Final = "Look at the log: "
 """Prefix of a failure message that has no remedy yet, because the output was not examined."""
 LOOKED_AT: Final = 60
 """Number of the last output lines that are examined."""
@@ -385,7 +385,7 @@ _RULES: Final = tuple(
         ),
     )
 )
-_FIX: Final = "Fix what "
+_FIX_PREFIX: Final = "Fix what "
 _KILLED_FOR_MEMORY: Final = lazy_pattern(r"out of memory|used more than its memory")
 _ENDED_FOR: Final = (
     (
@@ -418,18 +418,18 @@ def with_remedy(failure: str, name: str, output: Sequence[str], previous_reasons
     `previous_reasons`: the messages of the deployments before. A remedy in one of them did not help, so what
     the program reports takes its place.
     """
-    if not failure.startswith(LOOK):
+    if not failure.startswith(LOG_HINT):
         return failure
-    end = failure.removeprefix(LOOK)
+    end = failure.removeprefix(LOG_HINT)
     remedy = remedy_of(end, name, output)
     if (
         remedy
-        and not remedy.startswith(_FIX)
+        and not remedy.startswith(_FIX_PREFIX)
         and any(message.startswith(f"{remedy}. ") for message in previous_reasons)
     ):
         line = next(_exceptions(output), "") or next(map(_short_line, reversed(output)), "")
         repeated = "the usual advice was given for an earlier deployment"
-        remedy = f"{_FIX}{name} reports: `{line}` ({repeated})" if line else ""
+        remedy = f"{_FIX_PREFIX}{name} reports: `{line}` ({repeated})" if line else ""
     return f"{remedy}. {end}" if remedy else failure
 
 
@@ -455,7 +455,7 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
         if pattern.search(end):
             return words.format(name=name)
     if line := next(_exceptions(output), ""):
-        return f"{_FIX}{name} reports: `{line}`"
+        return f"{_FIX_PREFIX}{name} reports: `{line}`"
     return ""
 
 

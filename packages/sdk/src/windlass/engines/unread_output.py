@@ -26,12 +26,12 @@ READER_LOCK: Final = "keeper.lock"
 """Lock file for the process that reads or erases output."""
 LEADING_HOLE: Final = 16 * 1024 * 1024
 """Size in bytes of the hole at the beginning of each output file; see output.py of the process engine."""
-PUNCH: Final = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
-BLOCK: Final = 4096
+PUNCH_HOLE_FLAGS: Final = 0x03  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
+BLOCK_BYTES: Final = 4096
 CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks while much output is written; otherwise up to eight times as long."""
 _MAX_SLOWDOWN: Final = 8
-_SECTOR: Final = 512
+_SECTOR_BYTES: Final = 512
 _MAX_LOCKED_CHECKS: Final = 10
 """Number of consecutive checks with a locked reader lock after which a server counts as running."""
 
@@ -67,8 +67,8 @@ def bound(output: Path, backlog: int) -> int:
         return 0  # removed meanwhile
     try:
         facts = os.fstat(pinned)
-        until = (facts.st_size - backlog) // BLOCK * BLOCK
-        if until > LEADING_HOLE and facts.st_blocks * _SECTOR > backlog and stat.S_ISREG(facts.st_mode):
+        until = (facts.st_size - backlog) // BLOCK_BYTES * BLOCK_BYTES
+        if until > LEADING_HOLE and facts.st_blocks * _SECTOR_BYTES > backlog and stat.S_ISREG(facts.st_mode):
             with suppress(OSError):  # the program holds a lease; the next check follows
                 _erase_until(f"/proc/self/fd/{pinned}", until)
         return facts.st_size
@@ -80,7 +80,9 @@ def _erase_until(output: str, until: int) -> None:
     os.chmod(output, 0o600)  # noqa: PTH101 (an open file; the program may have removed our permission)
     file = os.open(output, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        calls.libc.fallocate(file, PUNCH, ctypes.c_int64(LEADING_HOLE), ctypes.c_int64(until - LEADING_HOLE))
+        calls.libc.fallocate(
+            file, PUNCH_HOLE_FLAGS, ctypes.c_int64(LEADING_HOLE), ctypes.c_int64(until - LEADING_HOLE)
+        )
     finally:
         os.close(file)
 

@@ -54,7 +54,7 @@ LIST_SECONDS: Final = 60.0
 """Time limit in seconds for all pages of a list."""
 MAX_PAGES: Final = 200
 """Maximum number of pages of a list, because a registry may always announce a next page."""
-MANIFESTS: Final = (
+MANIFEST_TYPES: Final = (
     "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
     "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 )
@@ -164,7 +164,7 @@ class RegistryClient:
         name = repository_of(self._url, image)
         path = f"/v2/{name}/manifests/{quote(tag, safe='')}"
         answer = await self._send_request(
-            "HEAD", path, f"repository:{name}:pull", f"{image}:{tag}", MANIFESTS
+            "HEAD", path, f"repository:{name}:pull", f"{image}:{tag}", MANIFEST_TYPES
         )
         digest = answer.headers.get("docker-content-digest", "")
         if not is_digest(digest):

@@ -14,7 +14,7 @@ from windlass.registries.client import MAX_ANSWER_BYTES, TIMEOUT
 from windlass.registries.refusals import Problem, RegistryFailure
 
 _HUB: Final = "https://hub.docker.com/v2"
-OFFICIAL: Final = "library"
+OFFICIAL_NAMESPACE: Final = "library"
 _MAX_PAGE_SIZE: Final = 100
 
 
@@ -46,7 +46,7 @@ async def public_images(
     answer = await _search(
         transport, f"{_HUB}/repositories/{quote(namespace, safe='')}/?ordering=name", page, size
     )
-    above = "" if namespace == OFFICIAL else f"{namespace}/"
+    above = "" if namespace == OFFICIAL_NAMESPACE else f"{namespace}/"
     return [f"{above}{image.name}" for image in answer.results], answer.count
 
 

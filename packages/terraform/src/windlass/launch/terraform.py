@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 
 from windlass.launch.launcher import LaunchRefused, Variables, launch, say
 from windlass.launch.run_server import RunServer, is_socket, relay
-from windlass.launch.terraform_environment import RUN, TOKEN, program_environment
+from windlass.launch.terraform_environment import RUN_VARIABLE, TOKEN, program_environment
 
 _COUNTS: Final = re.compile(
     r"^Plan:(?: (\d+) to import,)? (\d+) to add, (\d+) to change, (\d+) to destroy", re.MULTILINE
@@ -55,7 +55,7 @@ def planned_in(text: str) -> list[dict[str, str]]:
     ]
 
 
-VOLUME: Final = "WINDLASS_VOLUME_TERRAFORM"
+VOLUME_VARIABLE: Final = "WINDLASS_VOLUME_TERRAFORM"
 """The folder that is kept between runs: the module's providers, and the record of its backend."""
 PLAN_ONLY: Final = "TERRAFORM_PLAN_ONLY"
 APPLY: Final = "TERRAFORM_PLAN_AND_APPLY"
@@ -71,7 +71,7 @@ _OVERRIDE_FILE: Final = "windlass_state_override.tf"
 _UNSAVED_STATE_FILE: Final = "errored.tfstate"
 """The file into which Terraform writes a state that it could not store in its backend."""
 _LOCK_ID: Final = re.compile(r"^[│|\s]*ID:\s+(\S+)\s*$", re.MULTILINE)
-_HINTS: Final = (
+_ERROR_HINTS: Final = (
     (
         "Saved plan is stale",
         "the plan is stale, because the state has changed since: plan again, and apply the new plan",
@@ -110,7 +110,7 @@ class TerraformRun:
     """One run of the Terraform program in the folder of the module."""
 
     def __init__(self, variables: Variables) -> None:
-        request = json.loads(variables[RUN])
+        request = json.loads(variables[RUN_VARIABLE])
         self.program: str = request["program"]
         self.action: str = request["action"]
         self.keeps_state: bool = request["keeps_state"]
@@ -119,7 +119,7 @@ class TerraformRun:
         self.is_in_container: bool = request.get("container", False)
         urls = [request["url"], *request["others"]]
         self.windlass = RunServer(urls, variables[TOKEN], _OTHER_ADDRESS if self.is_in_container else "")
-        self.data = Path(variables[VOLUME]) / "data"
+        self.data = Path(variables[VOLUME_VARIABLE]) / "data"
         self.saved = Path(variables["TMPDIR"]) / "windlass.tfplan"
         keeper = ""
         if self._uses_our_state:
@@ -289,7 +289,7 @@ class TerraformRun:
     def hint(self) -> str:
         """The remedy for the last failure. Empty if the output matches no known failure."""
         text = self._output.replace("\n│", " ")
-        return next((hint for words, hint in _HINTS if words in text), "")
+        return next((hint for words, hint in _ERROR_HINTS if words in text), "")
 
 
 def _backend_in(record: Path) -> str:

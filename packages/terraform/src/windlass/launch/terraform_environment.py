@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from windlass.launch.launcher import LaunchRefused, Variables
 
-RUN: Final = "WINDLASS_TERRAFORM"
+RUN_VARIABLE: Final = "WINDLASS_TERRAFORM"
 TOKEN: Final = "WINDLASS_TERRAFORM_TOKEN"  # noqa: S105 (the name of a variable)
 STATE_TOKEN: Final = "WINDLASS_TERRAFORM_STATE_TOKEN"  # noqa: S105 (the name of a variable)
 MAX_VALUES_BYTES: Final = 128 * 1024 - 256
 """Maximum bytes of the options with input variables. Linux limits the length of one environment variable."""
-_OF_LAUNCHER: Final = (RUN, TOKEN, STATE_TOKEN)
+_OF_LAUNCHER: Final = (RUN_VARIABLE, TOKEN, STATE_TOKEN)
 
 
 def program_environment(

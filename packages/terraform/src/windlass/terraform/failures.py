@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-LINES: Final = 100
+MAX_LOG_LINES: Final = 100
 """Number of last log lines in which the reason is searched for."""
-_BOX: Final = "│╷╵ "
+_BOX_CHARACTERS: Final = "│╷╵ "
 _ERROR: Final = re.compile(r"Error: (.+)")
 _ERROR_PLACE: Final = re.compile(r"on (\S+) line (\d+)")
 _COMMAND: Final = re.compile(r"windlass: (?:terraform|tofu)\S* [a-z-]+$")
-_REMARK: Final = "windlass: "
+_REMARK_PREFIX: Final = "windlass: "
 """The prefix of the launcher's lines. Its last line contains the remedy."""
 _NO_VALUE: Final = "No value for required variable"
 _VARIABLE: Final = re.compile(r'input variable "([^"]+)" is not set')
@@ -21,10 +21,10 @@ _VARIABLE: Final = re.compile(r'input variable "([^"]+)" is not set')
 def explain_output(lines: Sequence[str]) -> str:
     """Returns the remedy in the last line, or else the first error of the last command. Returns an empty
     string if the output contains neither."""
-    bare = [line.strip(_BOX) for line in lines]
+    bare = [line.strip(_BOX_CHARACTERS) for line in lines]
     last = next((line for line in reversed(bare) if line), "")
-    if last.startswith(_REMARK) and not _COMMAND.match(last):
-        remedy = last.removeprefix(_REMARK)
+    if last.startswith(_REMARK_PREFIX) and not _COMMAND.match(last):
+        remedy = last.removeprefix(_REMARK_PREFIX)
         return remedy[:1].upper() + remedy[1:]
     begin = max((index for index, line in enumerate(bare) if _COMMAND.match(line)), default=-1) + 1
     return _explain_error(bare[begin:])

@@ -20,10 +20,10 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.resource import clash
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import Particulars
-from windlass.core.deploy.states import BUILDS, Progress
+from windlass.core.deploy.states import ACTIONS_WITH_BUILD, Progress
 from windlass.core.words.masking import Mask
 from windlass.launch.terraform import APPLY, MIGRATE
-from windlass.launch.terraform_environment import RUN
+from windlass.launch.terraform_environment import RUN_VARIABLE
 from windlass.store import NEVER, DeploymentRow, Row
 from windlass.terraform.families.shapes import TerraformVariable
 from windlass.terraform.families.terraform import Terraform
@@ -31,7 +31,7 @@ from windlass.terraform.run_programs import RunProgram
 from windlass.terraform.state_files import StateFile, has_managed, outputs_of
 from windlass.terraform.states import newest_state
 
-SECRETS: Final = "terraform_variables"
+SECRETS_NAME: Final = "terraform_variables"
 """The name under which the encrypted values of secret variables are stored with the service."""
 
 
@@ -56,7 +56,7 @@ def take_secrets(spec: Terraform, before: Mapping[str, str]) -> str:
 
 
 def secrets_of(ctx: Context, service: Row) -> dict[str, str]:
-    sealed = decrypt_hidden(ctx, service).get(SECRETS, "{}")
+    sealed = decrypt_hidden(ctx, service).get(SECRETS_NAME, "{}")
     return msgspec.json.decode(sealed, type=dict[str, str])
 
 
@@ -121,7 +121,7 @@ async def last_run(ctx: Context, service: Row, *, has_succeeded: bool = False) -
     async for row in newest_first(ctx, service.id, NEVER):
         details = particulars(row)
         is_wanted = row.status == Progress.SUCCEEDED or not has_succeeded
-        is_applied = row.action in BUILDS and action_of(details) in (APPLY, MIGRATE)
+        is_applied = row.action in ACTIONS_WITH_BUILD and action_of(details) in (APPLY, MIGRATE)
         if is_wanted and is_applied and details.commit and details.run:
             return row
     return None
@@ -151,7 +151,7 @@ async def _has_managed(ctx: Context, service: Row) -> bool:
 def _kept_state(ctx: Context, run: DeploymentRow) -> bool | None:
     """Returns whether Windlass stored the state of a run. None if the run was never started."""
     workload = decrypt_workload(ctx, run)
-    return bool(msgspec.json.decode(workload.variables[RUN])["keeps_state"]) if workload else None
+    return bool(msgspec.json.decode(workload.variables[RUN_VARIABLE])["keeps_state"]) if workload else None
 
 
 async def has_resources(ctx: Context, service: Row) -> bool:

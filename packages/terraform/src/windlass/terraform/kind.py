@@ -57,10 +57,10 @@ from windlass.engines.engine import Demand
 from windlass.engines.findings import Finding, ok, warn
 from windlass.engines.workload import Artifact, Volume, Workload
 from windlass.launch.terraform import APPLY, DESTROY, MIGRATE, PLAN_ONLY, UNLOCK
-from windlass.launch.terraform import VOLUME as LAUNCHER_VOLUME
-from windlass.launch.terraform_environment import RUN, STATE_TOKEN, TOKEN
+from windlass.launch.terraform import VOLUME_VARIABLE as LAUNCHER_VOLUME
+from windlass.launch.terraform_environment import RUN_VARIABLE, STATE_TOKEN, TOKEN
 from windlass.store import DeploymentRow, Reads, Row, Tx
-from windlass.terraform.failures import LINES, explain_output
+from windlass.terraform.failures import MAX_LOG_LINES, explain_output
 from windlass.terraform.families.shapes import (
     ChosenTerraform,
     TerraformDeployRequest,
@@ -70,7 +70,7 @@ from windlass.terraform.families.shapes import (
 )
 from windlass.terraform.families.terraform import Terraform, terraform
 from windlass.terraform.inputs import (
-    SECRETS,
+    SECRETS_NAME,
     action_of,
     has_resources,
     input_variables,
@@ -83,7 +83,7 @@ from windlass.terraform.inputs import (
 )
 from windlass.terraform.programs import InstalledPrograms, Programs
 from windlass.terraform.run_programs import (
-    LAUNCHER,
+    LAUNCHER_PATH,
     RunProgram,
     check_program,
     launcher_archive,
@@ -99,15 +99,15 @@ from windlass.terraform.states import (
     run_credential,
 )
 
-VOLUME: Final = "terraform"
+VOLUME_NAME: Final = "terraform"
 CANCEL_GRACE_SECONDS: Final = 60.0
 """Seconds in which a cancelled run can complete its current operations and store its state."""
 _ACTIONS: Final = {"PLAN": PLAN_ONLY, "FORCE_UNLOCK": UNLOCK, "MIGRATE_STATE": MIGRATE}
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _IMAGE_SETTINGS: Final = "the settings terraform_image and opentofu_image"
-_MOUNT: Final = "/windlass-terraform"
+_MOUNT_PATH: Final = "/windlass-terraform"
 _LAUNCHER: Final = (sys.executable, "-I", "-m", "windlass.launch.terraform")
-_SURROUNDINGS: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME: _MOUNT}  # noqa: S108
+_CONTAINER_VARIABLES: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME: _MOUNT_PATH}  # noqa: S108
 """Variables of a container that the process engine sets itself for its instances."""
 
 
@@ -138,7 +138,7 @@ class TerraformKind(ServiceKind[Terraform]):
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Terraform]) -> None:
         self._check_place(ctx, await ctx.places.of_environment(tx, draft.above.id), draft.spec)
-        draft.sealed[SECRETS] = take_secrets(
+        draft.sealed[SECRETS_NAME] = take_secrets(
             draft.spec, secrets_of(ctx, draft.copy_of) if draft.copy_of else {}
         )
         draft.give(**_added_fields(draft.spec, None))
@@ -151,7 +151,7 @@ class TerraformKind(ServiceKind[Terraform]):
         ):
             self._check_place(ctx, await ctx.places.of(change.row.id), change.spec)
         before = secrets_of(ctx, change.row)
-        change.sealed[SECRETS] = take_secrets(change.spec, before)
+        change.sealed[SECRETS_NAME] = take_secrets(change.spec, before)
         change.extras |= _added_fields(change.spec, change.row)
         await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
 
@@ -210,7 +210,7 @@ class TerraformKind(ServiceKind[Terraform]):
         except Invalid as error:
             raise BuildError(str(error)) from error
         base = (
-            ImageForFiles(ref=program.image, chosen_in=_IMAGE_SETTINGS, mounts=(_MOUNT,))
+            ImageForFiles(ref=program.image, chosen_in=_IMAGE_SETTINGS, mounts=(_MOUNT_PATH,))
             if program.image
             else None
         )
@@ -244,7 +244,7 @@ class TerraformKind(ServiceKind[Terraform]):
         secret = {f"TF_VAR_{item.key}" for item in spec.terraform_variables_source.tf_vars if item.secret}
         request = run_request(ctx.settings, build_input.service, spec, details, program, others)
         requests = {
-            RUN: msgspec.json.encode(request).decode(),
+            RUN_VARIABLE: msgspec.json.encode(request).decode(),
             TOKEN: run_credential(ctx, build_input.deployment.id),
             STATE_TOKEN: run_credential(ctx, build_input.deployment.id, CredentialHolder.PROGRAM),
         }
@@ -252,7 +252,7 @@ class TerraformKind(ServiceKind[Terraform]):
             _in_container(usual) if program.image else _on_machine(usual, program),
             variables={**usual.variables, **variables, **requests},
             hidden=usual.hidden | secret | {TOKEN, STATE_TOKEN},
-            volumes=(Volume(name=VOLUME, mount=_MOUNT),),
+            volumes=(Volume(name=VOLUME_NAME, mount=_MOUNT_PATH),),
             time_limit=float(spec.timeout_sec or ctx.settings.run_seconds),
             grace=max(usual.grace, CANCEL_GRACE_SECONDS),
         )
@@ -270,7 +270,9 @@ class TerraformKind(ServiceKind[Terraform]):
     async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
         if lock := await describe_lock(ctx.store.reads, service.id, ctx.clock.now(), deployment.id):
             return lock
-        lines = await asyncio.to_thread(ctx.logs.tail, service.id, LINES, line_filter(version=deployment.id))
+        lines = await asyncio.to_thread(
+            ctx.logs.tail, service.id, MAX_LOG_LINES, line_filter(version=deployment.id)
+        )
         return explain_output([msgspec.json.decode(line)["message"] for line in lines])
 
     # For other services
@@ -303,10 +305,11 @@ def _in_container(default_workload: Workload) -> Workload:
     return replace(
         default_workload,
         artifact=replace(
-            default_workload.artifact, environment={**_SURROUNDINGS, **default_workload.artifact.environment}
+            default_workload.artifact,
+            environment={**_CONTAINER_VARIABLES, **default_workload.artifact.environment},
         ),
-        entrypoint=("python3", "-I", LAUNCHER),
-        files={**default_workload.files, LAUNCHER: launcher_archive()},
+        entrypoint=("python3", "-I", LAUNCHER_PATH),
+        files={**default_workload.files, LAUNCHER_PATH: launcher_archive()},
         calls_server=True,
     )
 

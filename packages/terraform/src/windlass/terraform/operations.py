@@ -21,7 +21,7 @@ from windlass.control.request.paths import target
 from windlass.control.services.actions import SERVICE_ACTIONS, was_begun
 from windlass.core.declare.document import Document
 from windlass.core.deploy.injected_variables import output_word, prefixes_of
-from windlass.core.deploy.states import OPEN, Progress
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS, Progress
 from windlass.core.words.events import Event
 from windlass.core.words.masking import Mask
 from windlass.launch.terraform import PLAN_ONLY
@@ -171,7 +171,7 @@ async def read_lock(ctx: Context, call: Call) -> Reply:
                 "deployment_id": lock.deployment,
                 "created_at": stamp(lock.created),
                 "age_seconds": max(0, ctx.clock.now() - lock.created) // SECOND,
-                "is_running": holder is not None and holder.status in OPEN,
+                "is_running": holder is not None and holder.status in OPEN_STATES_OF_DEPLOYMENTS,
             }
         )
     )

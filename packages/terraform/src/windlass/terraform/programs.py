@@ -18,7 +18,7 @@ from msgspec import Struct
 from windlass.base.environment import for_tools
 from windlass.base.log import log
 
-NAMES: Final = {"TERRAFORM": "terraform", "OPEN_TOFU": "tofu"}
+PROGRAM_NAMES: Final = {"TERRAFORM": "terraform", "OPEN_TOFU": "tofu"}
 """The name of each engine's program."""
 _ASK_VERSION: Final = ("version", "-json")
 _TIMEOUT: Final = 20.0
@@ -65,7 +65,7 @@ class InstalledPrograms:
             # An inherited PATH, for example from root, can contain folders that Windlass must not access.
             if not folder.startswith("/") or not os.access(folder, os.X_OK):
                 continue
-            for engine, name in NAMES.items():
+            for engine, name in PROGRAM_NAMES.items():
                 for path in (Path(folder, name), *sorted(Path(folder).glob(f"{name}-[0-9]*"))):
                     if os.access(path, os.X_OK) and path.is_file():
                         yield engine, path.resolve()

@@ -21,10 +21,10 @@ from windlass.control.context.place import Place
 from windlass.control.context.server_addresses import address_at
 from windlass.engines.registries import parse_ref
 from windlass.terraform.families.terraform import Terraform
-from windlass.terraform.programs import NAMES, InstalledProgram, Programs, choose
+from windlass.terraform.programs import PROGRAM_NAMES, InstalledProgram, Programs, choose
 from windlass.terraform.settings import TerraformSettings
 
-LAUNCHER: Final = "/windlass-launcher.pyz"
+LAUNCHER_PATH: Final = "/windlass-launcher.pyz"
 """The path of the launcher's archive in a container. Python can execute the archive."""
 IMAGE_PROVIDERS: Final = "/usr/local/share/terraform/plugins"
 """The folder with providers in an image. Providers in this folder are not downloaded."""
@@ -80,7 +80,7 @@ def check_program(settings: Settings, programs: Programs, place: Place, spec: Te
 def image_program(settings: Settings, place: Place, spec: Terraform) -> RunProgram:
     """Returns the program of an image. Raises Invalid if containers cannot reach this server."""
     return RunProgram(
-        path=NAMES[spec.engine],
+        path=PROGRAM_NAMES[spec.engine],
         server=address_at(settings, place),
         image=_image(settings, spec),
         providers=IMAGE_PROVIDERS,
@@ -98,12 +98,12 @@ def installed_program(programs: Programs, spec: Terraform) -> InstalledProgram:
     if own:
         raise Invalid(
             f"provider_version.explicit_version: choose one of {', '.join(own)}, which the machine of this "
-            f"server has, or install {version} beside it as {NAMES[spec.engine]}-{version}"
+            f"server has, or install {version} beside it as {PROGRAM_NAMES[spec.engine]}-{version}"
         )
     others = sorted({program.engine for program in installed})
     choice = f", or choose {others[0]}" if others else ""
     raise Invalid(
-        f"engine: the machine of this server has no {NAMES[spec.engine]}: install it "
+        f"engine: the machine of this server has no {PROGRAM_NAMES[spec.engine]}: install it "
         f"({_COMMANDS[spec.engine]}){choice}"
     )
 

@@ -21,12 +21,12 @@ from windlass.control.context.context import Context
 from windlass.control.kinds.run_api import RunAnswer, RunMessage
 from windlass.control.records.deployments import particulars
 from windlass.control.records.sealed_workload import find_secrets
-from windlass.core.words.masking import NOTHING, Mask
+from windlass.core.words.masking import EMPTY_MASK, Mask
 from windlass.launch.terraform import MIGRATE, PLAN_ONLY, UNLOCK
 from windlass.store import DeploymentRow, Row, Tx
 from windlass.terraform.settings import TerraformSettings
 from windlass.terraform.state_files import (
-    HIDDEN,
+    HIDDEN_VALUE,
     BadState,
     ShownState,
     check_parts,
@@ -54,7 +54,7 @@ from windlass.terraform.states import (
 T = TypeVar("T")
 _CREDENTIAL: Final = b"basic "
 _STATE: Final = "state"
-_OVERHEAD: Final = 2
+_MAX_SIZE_FACTOR: Final = 2
 """Maximum size of a request in relation to the state. A plan contains the state once, and is encoded as
 Base64."""
 
@@ -90,7 +90,7 @@ class TerraformRunApi:
     operation = "terraformRun"
 
     def most_bytes(self, settings: Settings) -> int:
-        return _OVERHEAD * settings_of(TerraformSettings, settings).terraform_state_bytes
+        return _MAX_SIZE_FACTOR * settings_of(TerraformSettings, settings).terraform_state_bytes
 
     async def find_run(
         self, ctx: Context, service: str, run_id: str, authorization: bytes | None
@@ -119,9 +119,9 @@ async def _find_run(ctx: Context, service: str, run_id: str, header: bytes | Non
 
 async def _answer(ctx: Context, run: DeploymentRow, request: RunMessage) -> bytes:
     what, _, rest = request.what.partition("/")
-    if (reading := _READING.get((request.method, what))) is not None:
+    if (reading := _READ_HANDLERS.get((request.method, what))) is not None:
         return await reading(ctx, run, rest)
-    writing = _WRITING.get((request.method, what))
+    writing = _WRITE_HANDLERS.get((request.method, what))
     if writing is None or rest:
         raise NotAllowed("A run does nothing of this kind")
 
@@ -255,7 +255,7 @@ async def _take_resources(
 
 def _mask_values(mask: Mask, value: object) -> object:
     match value:
-        case str() if value != HIDDEN:
+        case str() if value != HIDDEN_VALUE:
             return mask.text(value)
         case list():
             return [_mask_values(mask, item) for item in value]
@@ -272,7 +272,7 @@ async def _learn_secrets(ctx: Context, run: DeploymentRow) -> None:
 
 
 def _mask(ctx: Context, run: DeploymentRow) -> Mask:
-    return ctx.logs.masks.of(run.id) or NOTHING
+    return ctx.logs.masks.of(run.id) or EMPTY_MASK
 
 
 def _decode(body: bytes, struct_type: type[T]) -> T:
@@ -286,12 +286,12 @@ def _decode(body: bytes, struct_type: type[T]) -> T:
 Reading = Callable[[Context, DeploymentRow, str], Awaitable[bytes]]
 Writing = Callable[[Context, Tx, Row, DeploymentRow, RunMessage], Awaitable[bytes]]
 
-_READING: Final[Mapping[tuple[str, str], Reading]] = {
+_READ_HANDLERS: Final[Mapping[tuple[str, str], Reading]] = {
     ("GET", "run"): _answer_greeting,
     ("GET", _STATE): _read_state,
     ("GET", "plan"): _read_plan,
 }
-_WRITING: Final[Mapping[tuple[str, str], Writing]] = {
+_WRITE_HANDLERS: Final[Mapping[tuple[str, str], Writing]] = {
     ("POST", _STATE): _write_state,
     ("DELETE", _STATE): _purge_state,
     ("LOCK", _STATE): _lock,

@@ -13,7 +13,7 @@ from msgspec import Struct
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.core.deploy.injected_variables import output_word
 
-HIDDEN: Final = "(sensitive value)"
+HIDDEN_VALUE: Final = "(sensitive value)"
 FORMAT_VERSION: Final = 4
 """The format version of state files, in use since 2019."""
 MAX_OUTPUT_BYTES: Final = 64 * 1024
@@ -215,7 +215,7 @@ def _resources_below(module: ShownModule) -> Iterator[ShownResource]:
 
 def _without_sensitive(value: Any, sensitive: Any) -> Any:
     if sensitive is True:
-        return HIDDEN
+        return HIDDEN_VALUE
     if isinstance(value, dict) and isinstance(sensitive, dict):
         return {name: _without_sensitive(item, sensitive.get(name)) for name, item in value.items()}
     if isinstance(value, list) and isinstance(sensitive, list):

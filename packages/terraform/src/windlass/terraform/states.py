@@ -22,7 +22,7 @@ from windlass.base.settings import settings_of
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.core.declare.document import Document
-from windlass.core.deploy.states import OPEN
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS
 from windlass.store import DeploymentRow, Reads, Row, Tx
 from windlass.store.tables.sealed import PLAN, RESOURCES, STATE
 from windlass.store.tables.terraform import StateLock, StateVersion, StoredPlan
@@ -84,7 +84,7 @@ async def run_of(
     if not any(hmac.compare_digest(credential.encode(), text.encode()) for text in own):
         return None
     row = await reads.deployments.get(deployment)
-    return row if row and row.service == service and row.status in OPEN else None
+    return row if row and row.service == service and row.status in OPEN_STATES_OF_DEPLOYMENTS else None
 
 
 # Versions
@@ -227,7 +227,7 @@ async def describe_lock(reads: Reads, service: str, now: int, ending: str = "") 
         return ""
     holder = await reads.deployments.get(lock.deployment)
     run = f"v{holder.number}" if holder else "an earlier deployment"
-    is_over = holder is None or holder.id == ending or holder.status not in OPEN
+    is_over = holder is None or holder.id == ending or holder.status not in OPEN_STATES_OF_DEPLOYMENTS
     way_out = "Deploy with the action FORCE_UNLOCK" if is_over else f"Wait for the end of {run}, or cancel it"
     has_ended = ", which has ended" if is_over else ""
     age = max(0, now - lock.created) // SECOND

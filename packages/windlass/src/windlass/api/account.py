@@ -14,19 +14,19 @@ import msgspec
 from msgspec import Meta
 
 from windlass.api.account_document import (
-    ANSWER,
+    ANSWER_PATH,
     BROWSER_SESSION,
-    LINK,
-    PASSKEY,
+    LINK_PATH,
     PASSKEY_CHALLENGE,
-    PASSKEYS,
+    PASSKEY_PATH,
+    PASSKEYS_PATH,
     PASSWORD,
     PASSWORD_LINK,
     PASSWORD_RESET,
-    PROVIDERS,
+    PROVIDERS_PATH,
     SECOND_FACTOR,
-    SESSION,
-    START,
+    SESSION_PATH,
+    START_PATH,
 )
 from windlass.api.answers import Header, HttpAnswer
 from windlass.api.body import parse_body
@@ -164,11 +164,11 @@ class AccountRequests:
                 "PUT": ("confirmSecondFactor", self._confirm_factor),
                 "DELETE": ("removeSecondFactor", self._remove_factor),
             },
-            PASSKEYS: {
+            PASSKEYS_PATH: {
                 "POST": ("beginPasskey", self._begin_passkey),
                 "PUT": ("addPasskey", self._add_passkey),
             },
-            PASSKEY: {
+            PASSKEY_PATH: {
                 "PATCH": ("renamePasskey", self._rename_passkey),
                 "DELETE": ("removePasskey", self._remove_passkey),
             },
@@ -179,11 +179,11 @@ class AccountRequests:
                 "POST": ("openBrowserSession", self._open_session),
                 "DELETE": ("endOtherBrowserSessions", self._end_other_sessions),
             },
-            SESSION: {"DELETE": ("endBrowserSession", self._end_session)},
-            LINK: {"POST": ("createSignInLink", self._create_link)},
-            PROVIDERS: {"GET": ("listSignInProviders", self._list_providers)},
-            START: {"GET": ("startSignIn", self._start)},
-            ANSWER: {"GET": ("finishSignIn", self._finish)},
+            SESSION_PATH: {"DELETE": ("endBrowserSession", self._end_session)},
+            LINK_PATH: {"POST": ("createSignInLink", self._create_link)},
+            PROVIDERS_PATH: {"GET": ("listSignInProviders", self._list_providers)},
+            START_PATH: {"GET": ("startSignIn", self._start)},
+            ANSWER_PATH: {"GET": ("finishSignIn", self._finish)},
         }
 
     def has(self, path: str) -> bool:

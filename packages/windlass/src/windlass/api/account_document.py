@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import Any, Final
 
 BROWSER_SESSION: Final = "/account/browserSession"
-SESSION: Final = "/account/browserSession/{id}"
-LINK: Final = "/account/signInLink"
+SESSION_PATH: Final = "/account/browserSession/{id}"
+LINK_PATH: Final = "/account/signInLink"
 PASSWORD: Final = "/account/password"  # noqa: S105 (a path)
 PASSWORD_LINK: Final = "/account/passwordLink"  # noqa: S105 (a path)
 SECOND_FACTOR: Final = "/account/secondFactor"
-PASSKEYS: Final = "/account/passkey"
-PASSKEY: Final = "/account/passkey/{id}"
+PASSKEYS_PATH: Final = "/account/passkey"
+PASSKEY_PATH: Final = "/account/passkey/{id}"
 PASSKEY_CHALLENGE: Final = "/account/passkeyChallenge"
 PASSWORD_RESET: Final = "/account/passwordReset"  # noqa: S105 (a path)
-PROVIDERS: Final = "/account/signInProvider"
-PROVIDER: Final = "/account/signInProvider/{id}"
-START: Final = f"{PROVIDER}/start"
-ANSWER: Final = f"{PROVIDER}/answer"
+PROVIDERS_PATH: Final = "/account/signInProvider"
+PROVIDER_PATH: Final = "/account/signInProvider/{id}"
+START_PATH: Final = f"{PROVIDER_PATH}/start"
+ANSWER_PATH: Final = f"{PROVIDER_PATH}/answer"
 
 Document = dict[str, Any]
-_TEXT: Final = {"type": "string"}
-_TIME: Final = {"type": "string", "format": "date-time"}
-_LIST: Final = {"type": "array", "items": _TEXT}
-_FLAG: Final = {"type": "boolean"}
-_SENT: Final = {
+_TEXT_SCHEMA: Final = {"type": "string"}
+_TIME_SCHEMA: Final = {"type": "string", "format": "date-time"}
+_LIST_SCHEMA: Final = {"type": "array", "items": _TEXT_SCHEMA}
+_FLAG_SCHEMA: Final = {"type": "boolean"}
+_OPERATIONS_WITH_RULES: Final = {
     "openBrowserSession",
     "createSignInLink",
     "editAccount",
@@ -44,12 +44,17 @@ _SENT: Final = {
 
 _PROVIDER: Final = {
     "type": "object",
-    "properties": {"name": _TEXT, "title": _TEXT, "callback_url": _TEXT, "is_set_up": _FLAG},
+    "properties": {
+        "name": _TEXT_SCHEMA,
+        "title": _TEXT_SCHEMA,
+        "callback_url": _TEXT_SCHEMA,
+        "is_set_up": _FLAG_SCHEMA,
+    },
 }
 
 _CHALLENGE: Final = {
     "type": "object",
-    "properties": {"challenge": _TEXT, "options": {"type": "object"}},
+    "properties": {"challenge": _TEXT_SCHEMA, "options": {"type": "object"}},
 }
 _BASE64: Final = {"type": "string", "maxLength": 16_384}
 _SENT_PASSKEY: Final = {
@@ -70,13 +75,13 @@ def paths(headers: Document) -> dict[str, Document]:
     """Returns the path items. `headers` are the headers of every response."""
     return {
         "/account": {
-            "get": _operation("getAccount", "Read who is calling", headers, _ACCOUNT),
+            "get": _operation("getAccount", "Read who is calling", headers, _ACCOUNT_SCHEMA),
             "patch": _with_body(
                 _operation(
                     "editAccount",
                     "Change your name",
                     headers,
-                    _ACCOUNT,
+                    _ACCOUNT_SCHEMA,
                     about="For people who sign in with a password here.",
                 ),
                 name=_limited(255),
@@ -112,7 +117,7 @@ def paths(headers: Document) -> dict[str, Document]:
                     "usePasswordLink",
                     "Choose a password with a link, and sign a browser in",
                     headers,
-                    _OPENED,
+                    _OPENED_SCHEMA,
                     status="201",
                     about="The link of an invitation makes the person a member. A person who has a "
                     "password here already sends that. The answer sets the cookie of the session. The link "
@@ -132,7 +137,7 @@ def paths(headers: Document) -> dict[str, Document]:
                     "beginSecondFactor",
                     "Begin to add an authenticator app",
                     headers,
-                    _object(secret=_TEXT, uri=_TEXT),
+                    _object(secret=_TEXT_SCHEMA, uri=_TEXT_SCHEMA),
                     status="201",
                     about="The app is needed to sign in after it has confirmed itself with a code.",
                 ),
@@ -143,7 +148,7 @@ def paths(headers: Document) -> dict[str, Document]:
                     "confirmSecondFactor",
                     "Confirm an authenticator app with a code of it",
                     headers,
-                    _object(recovery_codes=_LIST),
+                    _object(recovery_codes=_LIST_SCHEMA),
                     about="The answer has the recovery codes, which are shown only there. Each works "
                     "once. All your other sessions end.",
                 ),
@@ -154,7 +159,7 @@ def paths(headers: Document) -> dict[str, Document]:
                 password=_limited(256),
             ),
         },
-        PASSKEYS: {
+        PASSKEYS_PATH: {
             "post": _with_body(
                 _operation(
                     "beginPasskey",
@@ -172,7 +177,7 @@ def paths(headers: Document) -> dict[str, Document]:
                     "addPasskey",
                     "Add a passkey with the answer of its authenticator",
                     headers,
-                    _object(recovery_codes=_LIST),
+                    _object(recovery_codes=_LIST_SCHEMA),
                     about="The first second factor brings recovery codes, which are shown only in this "
                     "answer. All your other sessions end.",
                 ),
@@ -180,7 +185,7 @@ def paths(headers: Document) -> dict[str, Document]:
                 name=_limited(255),
             ),
         },
-        PASSKEY: {
+        PASSKEY_PATH: {
             "patch": _with_body(
                 _operation(
                     "renamePasskey", "Rename a passkey", headers, status="204", word="Id of the passkey"
@@ -221,7 +226,7 @@ def paths(headers: Document) -> dict[str, Document]:
         },
         BROWSER_SESSION: {
             "get": _operation(
-                "listBrowserSessions", "List your sessions in browsers", headers, _results(_SESSION)
+                "listBrowserSessions", "List your sessions in browsers", headers, _results(_SESSION_SCHEMA)
             ),
             "post": {
                 **_with_body(
@@ -229,7 +234,7 @@ def paths(headers: Document) -> dict[str, Document]:
                         "openBrowserSession",
                         "Sign a browser in",
                         headers,
-                        _OPENED,
+                        _OPENED_SCHEMA,
                         status="201",
                         about="With the code of a link, with the e-mail address and the password of a "
                         "person, with a passkey, or with an API token in Authorization. The answer sets the "
@@ -250,7 +255,7 @@ def paths(headers: Document) -> dict[str, Document]:
                 status="204",
             ),
         },
-        SESSION: {
+        SESSION_PATH: {
             "delete": _operation(
                 "endBrowserSession",
                 "End a session in a browser",
@@ -259,17 +264,17 @@ def paths(headers: Document) -> dict[str, Document]:
                 status="204",
             )
         },
-        LINK: {
+        LINK_PATH: {
             "post": _operation(
                 "createSignInLink",
                 "Create a link that signs a browser in once",
                 headers,
-                _object(url=_TEXT, expires_at=_TIME),
+                _object(url=_TEXT_SCHEMA, expires_at=_TIME_SCHEMA),
                 status="201",
                 about="Needs an API token. The link ends after ten minutes.",
             )
         },
-        PROVIDERS: {
+        PROVIDERS_PATH: {
             "get": _operation(
                 "listSignInProviders",
                 "List the ways to sign in",
@@ -277,10 +282,10 @@ def paths(headers: Document) -> dict[str, Document]:
                 _object(
                     results=_array_of(_PROVIDER),
                     further=_array_of(_PROVIDER),
-                    password=_FLAG,
-                    passkey_origin=_TEXT,
-                    password_reset=_FLAG,
-                    can_invite=_FLAG,
+                    password=_FLAG_SCHEMA,
+                    passkey_origin=_TEXT_SCHEMA,
+                    password_reset=_FLAG_SCHEMA,
+                    can_invite=_FLAG_SCHEMA,
                 ),
                 about="The providers, those that can be set up by a client id and secret alone, whether "
                 "people sign in with a password, whether a forgotten one is reset by mail, and whether an "
@@ -288,8 +293,8 @@ def paths(headers: Document) -> dict[str, Document]:
                 is_public=True,
             )
         },
-        START: {"get": _redirect("startSignIn", "Go to the page of a provider", headers)},
-        ANSWER: {"get": _redirect("finishSignIn", "Come back from the page of a provider", headers)},
+        START_PATH: {"get": _redirect("startSignIn", "Go to the page of a provider", headers)},
+        ANSWER_PATH: {"get": _redirect("finishSignIn", "Come back from the page of a provider", headers)},
     }
 
 
@@ -313,7 +318,7 @@ def _operation(
         "429": "TooManyRequests",
         "503": "ServiceUnavailable",
     }
-    if id in _SENT:
+    if id in _OPERATIONS_WITH_RULES:
         refusals = {"400": "BadRequest", "403": "Forbidden", **refusals}
     operation: Document = {
         "tags": ["Account"],
@@ -334,7 +339,7 @@ def _operation(
 
 
 def _redirect(id: str, summary: str, headers: Document) -> Document:
-    location = {"Location": {"description": "The next page", "schema": _TEXT}}
+    location = {"Location": {"description": "The next page", "schema": _TEXT_SCHEMA}}
     operation = _operation(id, summary, headers, status="302", word="Name of the provider", is_public=True)
     operation["responses"]["302"] = {"description": "Go on there", "headers": {**headers, **location}}
     return operation
@@ -350,7 +355,7 @@ def _with_body(operation: Document, **properties: Document) -> Document:
 
 def _further(headers: Document) -> Document:
     """Returns the answer to a right password where something is missing: a second factor, or a sign-in."""
-    content = {"application/json": {"schema": _NEXT}}
+    content = {"application/json": {"schema": _NEXT_STEP_SCHEMA}}
     return {
         "description": "No session yet: `next` says what is missing",
         "headers": headers,
@@ -363,7 +368,7 @@ def _body(**properties: Document) -> Document:
 
 
 def _limited(limit: int) -> Document:
-    return {**_TEXT, "maxLength": limit}
+    return {**_TEXT_SCHEMA, "maxLength": limit}
 
 
 def _path_word(about: str) -> Document:
@@ -388,46 +393,53 @@ def _results(item: Document) -> Document:
     return _object(results=_array_of(item))
 
 
-_SESSION: Final = _object(
-    id=_TEXT,
-    created_at=_TIME,
-    last_used_at=_TIME,
-    ends_at=_TIME,
-    address=_TEXT,
-    user_agent=_TEXT,
+_SESSION_SCHEMA: Final = _object(
+    id=_TEXT_SCHEMA,
+    created_at=_TIME_SCHEMA,
+    last_used_at=_TIME_SCHEMA,
+    ends_at=_TIME_SCHEMA,
+    address=_TEXT_SCHEMA,
+    user_agent=_TEXT_SCHEMA,
     is_this_one={"type": "boolean"},
 )
-_OPENED: Final = _object(page_key=_TEXT, ends_at=_TIME, recovery_codes=_LIST)
-_NEXT: Final = _object(
-    next=_TEXT,
-    setup={**_object(secret=_TEXT, uri=_TEXT), "nullable": True},
+_OPENED_SCHEMA: Final = _object(page_key=_TEXT_SCHEMA, ends_at=_TIME_SCHEMA, recovery_codes=_LIST_SCHEMA)
+_NEXT_STEP_SCHEMA: Final = _object(
+    next=_TEXT_SCHEMA,
+    setup={**_object(secret=_TEXT_SCHEMA, uri=_TEXT_SCHEMA), "nullable": True},
     passkey={**_CHALLENGE, "nullable": True},
 )
 _LINK_SHOWN: Final = _object(
-    purpose=_TEXT,
-    email=_TEXT,
-    name=_TEXT,
-    organization_name=_TEXT,
-    role_name=_TEXT,
-    has_password=_FLAG,
-    expires_at=_TIME,
+    purpose=_TEXT_SCHEMA,
+    email=_TEXT_SCHEMA,
+    name=_TEXT_SCHEMA,
+    organization_name=_TEXT_SCHEMA,
+    role_name=_TEXT_SCHEMA,
+    has_password=_FLAG_SCHEMA,
+    expires_at=_TIME_SCHEMA,
 )
-_ACCOUNT: Final = _object(
-    id=_TEXT,
-    name=_TEXT,
-    is_person=_FLAG,
-    organizations=_array_of(_object(id=_TEXT, name=_TEXT, scopes=_LIST, scopes_of_parts=_LIST)),
-    session=_TEXT,
-    expires_at={**_TIME, "nullable": True},
+_ACCOUNT_SCHEMA: Final = _object(
+    id=_TEXT_SCHEMA,
+    name=_TEXT_SCHEMA,
+    is_person=_FLAG_SCHEMA,
+    organizations=_array_of(
+        _object(id=_TEXT_SCHEMA, name=_TEXT_SCHEMA, scopes=_LIST_SCHEMA, scopes_of_parts=_LIST_SCHEMA)
+    ),
+    session=_TEXT_SCHEMA,
+    expires_at={**_TIME_SCHEMA, "nullable": True},
     person={
         **_object(
-            email=_TEXT,
-            name=_TEXT,
-            password_changed_at=_TIME,
-            has_second_factor=_FLAG,
-            has_authenticator_app=_FLAG,
+            email=_TEXT_SCHEMA,
+            name=_TEXT_SCHEMA,
+            password_changed_at=_TIME_SCHEMA,
+            has_second_factor=_FLAG_SCHEMA,
+            has_authenticator_app=_FLAG_SCHEMA,
             passkeys=_array_of(
-                _object(id=_TEXT, name=_TEXT, created_at=_TIME, last_used_at={**_TIME, "nullable": True})
+                _object(
+                    id=_TEXT_SCHEMA,
+                    name=_TEXT_SCHEMA,
+                    created_at=_TIME_SCHEMA,
+                    last_used_at={**_TIME_SCHEMA, "nullable": True},
+                )
             ),
             recovery_codes_left={"type": "integer"},
         ),

@@ -23,19 +23,19 @@ from windlass.core.declare.registry import Operation
 
 Header = tuple[bytes, bytes]
 
-_JSON = (b"content-type", b"application/json")
+_JSON_TYPE = (b"content-type", b"application/json")
 _NO_STORE = b"no-store"
 _NO_SNIFF: Header = (b"x-content-type-options", b"nosniff")
-_SAFE: tuple[Header, ...] = ((b"cache-control", _NO_STORE), _NO_SNIFF)
+_SAFE_HEADERS: tuple[Header, ...] = ((b"cache-control", _NO_STORE), _NO_SNIFF)
 # A proxy that buffers whole responses would never pass a stream on.
-_UNBUFFERED: Header = (b"x-accel-buffering", b"no")
+_NO_BUFFERING: Header = (b"x-accel-buffering", b"no")
 
 
 class HttpAnswer(Struct, frozen=True):
     status: int
     body: bytes
     headers: tuple[Header, ...] = ()
-    content_type: Header = _JSON
+    content_type: Header = _JSON_TYPE
     stream: AsyncGenerator[bytes, None] | None = None
     session: sockets.SocketSession | None = None
     """The session of a websocket, which starts after its opening."""
@@ -89,7 +89,13 @@ def _error_body(status: int, message: str) -> bytes:
 def failure_response(status: int, message: str, headers: list[Header]) -> bytes:
     """Returns a complete HTTP/1.1 response, for a connection that is refused before a request was parsed."""
     body = _error_body(status, message)
-    sent = (*headers, *_SAFE, _JSON, (b"content-length", b"%d" % len(body)), (b"connection", b"close"))
+    sent = (
+        *headers,
+        *_SAFE_HEADERS,
+        _JSON_TYPE,
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    )
     head = (b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode()), *map(b": ".join, sent))
     return b"\r\n".join((*head, b"", body))
 
@@ -109,7 +115,7 @@ async def send_answer(
     headers = rate_limit_headers(window)
     headers += ((b"x-request-id", request.id), (b"cache-control", answer.caching), _NO_SNIFF, *answer.headers)
     if answer.stream is not None:
-        headers += (answer.content_type, _UNBUFFERED)
+        headers += (answer.content_type, _NO_BUFFERING)
     elif answer.body:
         headers += (answer.content_type, (b"content-length", b"%d" % len(answer.body)))
     elif answer.status not in {204, 304}:

@@ -29,7 +29,7 @@ from windlass.api.answers import (
     rate_limit_headers,
     send_answer,
 )
-from windlass.api.body import PAGING, PATCHES, NoBody, parse_body, parse_query
+from windlass.api.body import PAGING_PARAMETERS, PATCH_TYPES, NoBody, parse_body, parse_query
 from windlass.api.callers import Callers
 from windlass.api.executions import ExecutionSockets
 from windlass.api.git_requests import GitRequests
@@ -41,7 +41,7 @@ from windlass.api.requests import Receive, Request, Scope, Send, receive_body, r
 from windlass.api.router import Methods, RouteTree, allow_header
 from windlass.api.run_requests import RunRequests
 from windlass.api.served_hosts import ServedHostRequests
-from windlass.api.streaming import EVENTS, Streams, until_gone
+from windlass.api.streaming import EVENT_STREAM, Streams, until_gone
 from windlass.api.uploads import UploadRequests
 from windlass.api.wrong_paths import not_allowed, nothing_at, refuse_unsupported, websocket_only
 from windlass.base.errors import Failure, Forbidden, Invalid
@@ -55,8 +55,8 @@ from windlass.control.request.permissions import forbidden
 from windlass.core.access import Actor, may_somewhere
 from windlass.core.declare.registry import Operation, Registry
 
-_ACCEPTED = b"authorization, content-type, idempotency-key, if-match, x-request-id"
-_EXPOSED = (
+_ACCEPTED_HEADERS = b"authorization, content-type, idempotency-key, if-match, x-request-id"
+_EXPOSED_HEADERS = (
     b"etag, x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, retry-after, "
     b"idempotency-replayed"
 )
@@ -75,7 +75,7 @@ class CrossOrigin:
         if request.headers.get(b"origin") in self.origins:
             headers += (
                 (b"access-control-allow-methods", methods),
-                (b"access-control-allow-headers", _ACCEPTED),
+                (b"access-control-allow-headers", _ACCEPTED_HEADERS),
                 (b"access-control-max-age", _CACHED_SECONDS),
             )
         return HttpAnswer(204, b"", headers)
@@ -88,7 +88,7 @@ class CrossOrigin:
         return (
             (b"vary", b"origin"),
             (b"access-control-allow-origin", origin),
-            (b"access-control-expose-headers", _EXPOSED),
+            (b"access-control-expose-headers", _EXPOSED_HEADERS),
         )
 
 
@@ -298,7 +298,7 @@ class App:
             dialect=request.dialect,
             query=query,
             body=question,
-            paging_asked=not PAGING.isdisjoint(names),
+            paging_asked=not PAGING_PARAMETERS.isdisjoint(names),
             last_event=request.text(b"last-event-id") if names or operation.streams else None,
         )
         reading = self._dispatch.read(call)
@@ -307,7 +307,7 @@ class App:
             check_length(reply)
             return answer_of(operation, reply)
         place = self.stream_quota.take(reply.org, actor.subject)
-        return HttpAnswer(operation.status, b"", (), EVENTS, reply.stream, place=place)
+        return HttpAnswer(operation.status, b"", (), EVENT_STREAM, reply.stream, place=place)
 
     async def _write(self, request: Request, call: Call, body: bytes) -> HttpAnswer:
         repeatable = repeatable_of(request, body) if request.method == "POST" else None
@@ -373,7 +373,7 @@ class App:
         actor = await self._callers.identify(request)
         if isinstance(actor, Failure):
             raise actor
-        if request.path == sockets.LOGS:
+        if request.path == sockets.LOGS_PATH:
             return await self._open_log(request, actor)
         return await self._executions.open(request, actor)
 
@@ -411,7 +411,7 @@ def _parse(request: Request, operation: Operation, body: bytes) -> Any:
     struct = operation.body
     if struct is None and operation.method == "DELETE":
         return None
-    kinds = PATCHES if operation.method == "PATCH" else ()
+    kinds = PATCH_TYPES if operation.method == "PATCH" else ()
     content_type, forgiving = request.headers.get(b"content-type"), request.dialect.is_full
     return parse_body(body, content_type, struct or NoBody, kinds, forgiving=forgiving)
 

@@ -18,7 +18,7 @@ from windlass.core.declare.validation import explain, written_out
 
 MAX_BODY_BYTES = 1024 * 1024
 MERGE_PATCH = "application/merge-patch+json"
-PATCHES = ("application/json", MERGE_PATCH)
+PATCH_TYPES = ("application/json", MERGE_PATCH)
 """The accepted content types of a PATCH. Other patch formats, such as JSON Patch, are refused."""
 
 
@@ -67,7 +67,7 @@ def _decode(raw: bytes, spec_type: type[Spec]) -> Spec:
 
 
 _NO_NAMES: Final[frozenset[str]] = frozenset()
-PAGING: Final = frozenset({"page", "page_size"})
+PAGING_PARAMETERS: Final = frozenset({"page", "page_size"})
 """Query parameters that request one page of a list."""
 
 

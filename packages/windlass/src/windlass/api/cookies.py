@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from windlass.api.answers import Header
-from windlass.api.requests import COOKIE, SECURE_COOKIE, Request
+from windlass.api.requests import SECURE_COOKIE, SESSION_COOKIE, Request
 from windlass.base.clock import DAY, SECOND
 from windlass.control.people.browser_sessions import MAX_SESSION_LIFETIME, NewBrowserSession
 
@@ -24,11 +24,13 @@ class Cookies:
     def session(self, opened: NewBrowserSession) -> Header:
         # The cookie expires with the longest possible session. The server ends unused sessions earlier.
         return self._cookie(
-            COOKIE, opened.cookie, f"Path=/; Max-Age={MAX_SESSION_LIFETIME // SECOND}; SameSite=Strict"
+            SESSION_COOKIE,
+            opened.cookie,
+            f"Path=/; Max-Age={MAX_SESSION_LIFETIME // SECOND}; SameSite=Strict",
         )
 
     def no_session(self) -> Header:
-        return self._cookie(COOKIE, "", "Path=/; Max-Age=0; SameSite=Strict")
+        return self._cookie(SESSION_COOKIE, "", "Path=/; Max-Age=0; SameSite=Strict")
 
     def memory(self, text: str) -> Header:
         """Returns the cookie with the state of a sign-in at a provider. A Strict cookie would be missing
@@ -53,7 +55,7 @@ class Cookies:
     def _name_of(self, name: str) -> str:
         if not self._is_secure:
             return name
-        return SECURE_COOKIE if name == COOKIE else f"__Secure-{name}"
+        return SECURE_COOKIE if name == SESSION_COOKIE else f"__Secure-{name}"
 
     def _cookie(self, name: str, value: str, rules: str) -> Header:
         secure = "; Secure" if self._is_secure else ""

@@ -36,7 +36,7 @@ from windlass.core.declare.registry import Operation
 from windlass.core.declare.spec import Spec
 from windlass.engines.engine import EngineError, Execution, TerminalSize
 
-SHELL: Final = "/shell/exec"
+SHELL_PATH: Final = "/shell/exec"
 """The path at which existing command line clients open a shell."""
 MAX_COMMANDS: Final = 64
 """Number of commands at a time, over all organizations. `StreamQuota` divides it between them."""
@@ -117,7 +117,7 @@ class ExecutionSockets:
         self._quota = StreamQuota(MAX_COMMANDS)
 
     def has(self, path: str) -> bool:
-        return path == SHELL or self._routes.find(path) is not None
+        return path == SHELL_PATH or self._routes.find(path) is not None
 
     async def open(self, request: Request, actor: Actor) -> HttpAnswer:
         """Starts the command of a request. Errors are sent as HTTP responses, before the websocket opens."""
@@ -125,7 +125,7 @@ class ExecutionSockets:
         call = await self._call_of(request, actor)
         request.operation = call.operation.id
         try:
-            return await self._start(call, tells=request.path != SHELL)
+            return await self._start(call, tells=request.path != SHELL_PATH)
         except Forbidden as refusal:
             operation, ids = call.operation, call.ids
             self._callers.security.record_refused(
@@ -148,7 +148,7 @@ class ExecutionSockets:
 
     async def _call_of(self, request: Request, actor: Actor) -> Call:
         raw = request.scope["query_string"]
-        if request.path == SHELL:
+        if request.path == SHELL_PATH:
             shell, _ = parse_query(raw, ShellRequest)
             assert isinstance(shell, ShellRequest)
             operation = await self._operation_of(shell, actor)
@@ -202,7 +202,7 @@ class ExecutionSocket:
     def __init__(
         self, session: ExecutionSession, streams: Streams, *, tells: bool = True, idle: float = IDLE_TIMEOUT
     ) -> None:
-        """`tells`: sends the exit code as a text frame, which clients at the path `SHELL` do not
+        """`tells`: sends the exit code as a text frame, which clients at the path `SHELL_PATH` do not
         understand."""
         self._session, self._streams = session, streams
         self._tells, self._idle = tells, idle

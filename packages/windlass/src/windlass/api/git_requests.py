@@ -42,7 +42,7 @@ from windlass.families.application import application
 from windlass.sources.push import PackFile, PushHead, PushRefused
 from windlass.sources.push.commands import (
     FATAL,
-    FLUSH,
+    FLUSH_PACKET,
     OUTPUT,
     HeadReader,
     advertisement,
@@ -55,9 +55,9 @@ from windlass.store import Row
 
 _PATH: Final = re.compile(r"/git/([^/]+?)(?:\.git)?(/.*)?")
 _PUSH, _FETCH = "git-receive-pack", "git-upload-pack"
-_REFS: Final = "/info/refs"
-_LFS: Final = "/info/lfs"
-_TEXT: Final = (b"content-type", b"text/plain; charset=utf-8")
+_REFS_PATH: Final = "/info/refs"
+_LFS_PATH: Final = "/info/lfs"
+_TEXT_TYPE: Final = (b"content-type", b"text/plain; charset=utf-8")
 _PROTOCOL: Final = re.compile(r"[a-z0-9=:.-]{1,100}")
 _MAX_FETCH_REQUEST_BYTES: Final = 16 * 1024 * 1024
 """The number of bytes in the request of a client that fetches: it lists the commits that it has."""
@@ -98,14 +98,14 @@ class GitRequests:
             return await self._answer(request, receive)
         except Failure as failure:
             headers = tuple((name.encode(), value.encode()) for name, value in failure.headers.items())
-            return HttpAnswer(failure.status, f"{failure.message}\n".encode(), headers, _TEXT)
+            return HttpAnswer(failure.status, f"{failure.message}\n".encode(), headers, _TEXT_TYPE)
 
     async def _answer(self, request: Request, receive: Receive) -> HttpAnswer:
         match = _PATH.fullmatch(request.path)
         assert match is not None
         id, rest = match[1], match[2] or ""
         actor = await self._callers.identify_git(request)
-        if rest.startswith(_LFS):
+        if rest.startswith(_LFS_PATH):
             raise Missing("Push with `git push --no-verify`: Windlass stores no files of Git LFS")
         service, is_list = _service_of(request, rest)
         operation = self._deploys if service == _PUSH else self._reads
@@ -160,7 +160,7 @@ class GitRequests:
             await self._places.enter(caller_of(row, call), held)
             held.enter_context(self._quota.take(row.org, call.actor.subject))
             place = held.pop_all()
-        start = b"" if "version=2" in protocol else packet(f"# service={_FETCH}\n".encode()) + FLUSH
+        start = b"" if "version=2" in protocol else packet(f"# service={_FETCH}\n".encode()) + FLUSH_PACKET
         stream = _with_start(start, self._ctx.pushed.advertise(row.id, protocol, place.close))
         farewell = packet(b"ERR " + _SHUTDOWN_MESSAGE.encode())
         kind = _content_type(f"{_FETCH}-advertisement")
@@ -178,7 +178,7 @@ class GitRequests:
         except PushRefused as refused:
             raise Invalid(str(refused)) from refused
         if not head.updates:
-            return HttpAnswer(200, FLUSH, (), kind)
+            return HttpAnswer(200, FLUSH_PACKET, (), kind)
         with ExitStack() as held:
             with ExitStack() as judging:
                 await self._places.enter(caller_of(row, call), judging)
@@ -191,7 +191,7 @@ class GitRequests:
             run = PushRun(self._ctx, push, held.pop_all(), self._places, allowed)
         self._runs.add(run.task)
         run.task.add_done_callback(self._end_run)
-        farewell = on_band(FATAL, f"{_SHUTDOWN_MESSAGE}\n".encode()) if push.has_bands else FLUSH
+        farewell = on_band(FATAL, f"{_SHUTDOWN_MESSAGE}\n".encode()) if push.has_bands else FLUSH_PACKET
         return HttpAnswer(200, b"", (), kind, run.answer(), place=place, farewell=farewell)
 
     def _end_run(self, task: asyncio.Task[None]) -> None:
@@ -248,7 +248,7 @@ class GitRequests:
 
 def _service_of(request: Request, rest: str) -> tuple[str, bool]:
     """Returns the service that a request is for, and whether it asks for the list of refs."""
-    if rest == _REFS:
+    if rest == _REFS_PATH:
         if request.method not in {"GET", "HEAD"}:
             raise not_allowed(request.method, "GET")
         query = parse_qs(request.scope["query_string"].decode("latin-1"))
@@ -362,7 +362,7 @@ async def _batches(first: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncIt
 def _refused(push: IncomingPush, reason: str) -> bytes:
     """Returns the report of a push none of whose objects were stored."""
     report = report_of({update.ref: reason for update in push.head.updates}, unpacked=reason)
-    return on_band(OUTPUT, report) + FLUSH if push.has_bands else report
+    return on_band(OUTPUT, report) + FLUSH_PACKET if push.has_bands else report
 
 
 async def _with_start(start: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:

@@ -17,7 +17,7 @@ from windlass.api.wrong_paths import not_allowed
 from windlass.base.errors import Invalid, TooLarge, Unauthorized
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
-from windlass.control.records.git_webhooks import PATH, is_webhook_id, secret_of
+from windlass.control.records.git_webhooks import WEBHOOK_PATH, is_webhook_id, secret_of
 from windlass.control.services.push_intake import (
     MAX_BODY_BYTES,
     MAX_BUFFERED_BYTES,
@@ -26,7 +26,7 @@ from windlass.control.services.push_intake import (
     TakenDelivery,
     result_of,
 )
-from windlass.core.words.git_pushes import SENTENCES, PushResult
+from windlass.core.words.git_pushes import RESULT_SENTENCES, PushResult
 from windlass.sources.git_servers.payloads import (
     DeliveryHead,
     EventKind,
@@ -38,12 +38,12 @@ from windlass.sources.git_servers.payloads import (
 from windlass.sources.git_servers.signatures import SignatureCheck, SignatureVerdict
 from windlass.store.tables.git_webhooks import GitWebhookRow
 
-_ALLOW: Final = "POST"
-_FORM: Final = b"application/x-www-form-urlencoded"
+_ALLOWED_METHOD: Final = "POST"
+_FORM_TYPE: Final = b"application/x-www-form-urlencoded"
 _REFUSAL: Final = (
     "Check address and secret of the webhook: there is none here, or its signature does not match"
 )
-_RESULTS: Final = {
+_RESULTS_OF_VERDICTS: Final = {
     SignatureVerdict.WRONG: PushResult.WRONG_SIGNATURE,
     SignatureVerdict.MISSING: PushResult.NO_SIGNATURE,
 }
@@ -55,14 +55,14 @@ class GitWebhookRequests:
         self._intake = PushIntake(ctx)
 
     def has(self, path: str) -> bool:
-        return path.startswith(PATH)
+        return path.startswith(WEBHOOK_PATH)
 
     async def answer(self, request: Request, receive: Receive) -> HttpAnswer:
         request.operation = "receiveGitWebhook"
         if request.method != "POST":
             self._callers.count_failure(request)
-            raise not_allowed(request.method, _ALLOW)
-        webhook = await self._find(request.path.removeprefix(PATH))
+            raise not_allowed(request.method, _ALLOWED_METHOD)
+        webhook = await self._find(request.path.removeprefix(WEBHOOK_PATH))
         if webhook is None:
             self._callers.count_failure(request)
             raise Unauthorized(_REFUSAL)
@@ -82,17 +82,17 @@ class GitWebhookRequests:
                 body, is_whole = await self._receive(request, receive, webhook, check, places)
         verdict = check.verdict()
         if verdict is not SignatureVerdict.RIGHT:
-            await self._intake.store(TakenDelivery(webhook, head, _RESULTS[verdict]))
+            await self._intake.store(TakenDelivery(webhook, head, _RESULTS_OF_VERDICTS[verdict]))
             raise Unauthorized(_REFUSAL)
         pushes = await self._store(request, webhook, head, body, is_whole=is_whole)
         result = result_of(head.kind, pushes)
         status = 202 if result in {PushResult.RECEIVED, PushResult.PULL_REQUEST} else 200
-        return HttpAnswer(status, encode({"result": result, "message": SENTENCES[result]}))
+        return HttpAnswer(status, encode({"result": result, "message": RESULT_SENTENCES[result]}))
 
     async def _store(
         self, request: Request, webhook: GitWebhookRow, head: DeliveryHead, body: bytes, *, is_whole: bool
     ) -> list[PushedBranch]:
-        is_form = request.headers.get(b"content-type", b"").startswith(_FORM)
+        is_form = request.headers.get(b"content-type", b"").startswith(_FORM_TYPE)
         is_push = head.kind is EventKind.PUSH
         pushes = [*read_pushes(body, is_form=is_form, is_whole=is_whole)] if is_push else []
         result = result_of(head.kind, pushes)

@@ -14,8 +14,8 @@ from windlass.core.declare.operations import Operation
 Source = Callable[[], Awaitable[Iterable[Metric]]]
 """A function that returns the current metrics of one part of the server. It limits its own time, and never
 raises."""
-PREFIX: Final = "windlass"
-_THREADS: Final = Path("/proc/self/task")
+METRIC_PREFIX: Final = "windlass"
+_THREADS_FOLDER: Final = Path("/proc/self/task")
 
 
 class Metrics:
@@ -86,7 +86,9 @@ class Metrics:
         from windlass.api.prometheus import text_of  # noqa: PLC0415 (70 ms; only for scrapes)
 
         answers = await asyncio.gather(*(source() for source in self._sources))
-        text = text_of(PREFIX, [*self._own_metrics(), *(metric for answer in answers for metric in answer)])
+        text = text_of(
+            METRIC_PREFIX, [*self._own_metrics(), *(metric for answer in answers for metric in answer)]
+        )
         self._kept = time.monotonic(), text
         return text
 
@@ -106,8 +108,10 @@ class Metrics:
         )
         for number in self._numbers:
             yield number()
-        if _THREADS.is_dir():
-            yield gauge("process_threads", "Threads of this process", sum(1 for _ in _THREADS.iterdir()))
+        if _THREADS_FOLDER.is_dir():
+            yield gauge(
+                "process_threads", "Threads of this process", sum(1 for _ in _THREADS_FOLDER.iterdir())
+            )
 
 
 def _family_of(operation: Operation) -> str:

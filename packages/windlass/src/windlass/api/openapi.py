@@ -18,7 +18,7 @@ from windlass.api.schemas import Schema, Schemas, parameters, without_marks
 from windlass.core.declare.registry import Operation, Registry
 from windlass.core.declare.traits import has_deployments
 
-VERSION: Final = "1.0.4"
+API_VERSION: Final = "1.0.4"
 """The version of the API, not of the server."""
 
 _ABOUT = """\
@@ -44,7 +44,7 @@ class _ErrorResponse(NamedTuple):
     """An example of an error message."""
 
 
-_REFUSALS: Final = {
+_ERROR_RESPONSES: Final = {
     400: _ErrorResponse(
         "BadRequest", "The request is wrong; the message names the field", "name: is required"
     ),
@@ -69,7 +69,12 @@ _REFUSALS: Final = {
         "ServiceUnavailable", "Something that is needed is away", "The database is away: try again"
     ),
 }
-_SUCCESSES: Final = {200: "Success", 201: "Created", 202: "Accepted", 204: "Done; the answer has no body"}
+_SUCCESS_DESCRIPTIONS: Final = {
+    200: "Success",
+    201: "Created",
+    202: "Accepted",
+    204: "Done; the answer has no body",
+}
 
 _INTEGER: Final = {"type": "integer", "format": "int64"}
 _STRING: Final = {"type": "string"}
@@ -100,8 +105,8 @@ _HEADERS: Final[Mapping[str, tuple[str, Schema, Any]]] = {
         True,
     ),
 }
-_EVERYWHERE: Final = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-Request-Id")
-_OPTIONAL: Final = "Idempotency-Replayed"
+_COMMON_HEADERS: Final = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-Request-Id")
+_OPTIONAL_HEADER: Final = "Idempotency-Replayed"
 _OF_REFUSAL: Final = {401: ("WWW-Authenticate",), 429: ("Retry-After",)}
 
 _PARAMETERS: Final[Mapping[str, Schema]] = {
@@ -118,7 +123,7 @@ _PARAMETERS: Final[Mapping[str, Schema]] = {
         "schema": _STRING,
     },
 }
-_SCHEMES: Final[Mapping[str, Schema]] = {
+_SECURITY_SCHEMES: Final[Mapping[str, Schema]] = {
     "Token": {
         "type": "apiKey",
         "in": "header",
@@ -155,17 +160,19 @@ class _Document:
         paths = self._paths()
         return {
             "openapi": "3.0.3",
-            "info": {"title": title, "version": VERSION, "description": about},
+            "info": {"title": title, "version": API_VERSION, "description": about},
             "servers": [{"url": "/"}, {"url": "/api/v1"}],
-            "security": [{scheme: []} for scheme in _SCHEMES],
+            "security": [{scheme: []} for scheme in _SECURITY_SCHEMES],
             "tags": [*_tags(self._registry.operations)],
             "paths": paths,
             "components": {
                 "schemas": without_marks(dict(sorted(self._schemas.components.items()))),
-                "responses": {refusal.name: _refusal_answer(status) for status, refusal in _REFUSALS.items()},
+                "responses": {
+                    refusal.name: _refusal_answer(status) for status, refusal in _ERROR_RESPONSES.items()
+                },
                 "parameters": _PARAMETERS,
                 "headers": {name: _header(name) for name in _HEADERS},
-                "securitySchemes": _SCHEMES,
+                "securitySchemes": _SECURITY_SCHEMES,
             },
         }
 
@@ -188,7 +195,7 @@ class _Document:
                 str(operation.status): self._success(operation),
                 **{str(status): _empty(operation, status) for status in operation.also if status < 400},
                 **{
-                    str(status): _reference_to("responses", _REFUSALS[status].name)
+                    str(status): _reference_to("responses", _ERROR_RESPONSES[status].name)
                     for status in _refusals(operation)
                 },
             },
@@ -248,7 +255,7 @@ def _stream(content: Schema) -> Schema:
 def _empty(operation: Operation, status: int) -> Schema:
     more = [("ETag", operation.tagged), ("Idempotency-Replayed", operation.is_repeatable)]
     return {
-        "description": _SUCCESSES[status],
+        "description": _SUCCESS_DESCRIPTIONS[status],
         "headers": _headers(name for name, is_there in more if is_there),
     }
 
@@ -276,11 +283,11 @@ def _refusals(operation: Operation) -> Iterator[int]:
         413: reads_a_body,
         422: 422 in operation.also,
     }
-    return (status for status in _REFUSALS if can.get(status, True))
+    return (status for status in _ERROR_RESPONSES if can.get(status, True))
 
 
 def _refusal_answer(status: int) -> Schema:
-    refusal = _REFUSALS[status]
+    refusal = _ERROR_RESPONSES[status]
     texts = {"message": refusal.message, "detail": refusal.message}
     example = {"status": status, "error": HTTPStatus(status).phrase, **texts}
     return {
@@ -291,12 +298,17 @@ def _refusal_answer(status: int) -> Schema:
 
 
 def _headers(more: Iterable[str]) -> Schema:
-    return {name: _reference_to("headers", name) for name in (*_EVERYWHERE, *more)}
+    return {name: _reference_to("headers", name) for name in (*_COMMON_HEADERS, *more)}
 
 
 def _header(name: str) -> Schema:
     description, schema, example = _HEADERS[name]
-    return {"description": description, "required": name != _OPTIONAL, "schema": schema, "example": example}
+    return {
+        "description": description,
+        "required": name != _OPTIONAL_HEADER,
+        "schema": schema,
+        "example": example,
+    }
 
 
 def _content(schema: Schema, example: Any) -> Schema:

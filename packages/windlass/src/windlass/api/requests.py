@@ -25,34 +25,34 @@ from windlass.core.access import Actor
 from windlass.core.deploy import states
 from windlass.core.words import events
 
-PLAIN = Dialect(name="plain", state=states.contract_state, event=events.plain)
-FULL = Dialect(
+PLAIN_DIALECT = Dialect(name="plain", state=states.contract_state, event=events.plain)
+FULL_DIALECT = Dialect(
     name="full",
     state=states.full_state,
     exact=states.full_state,
     event=events.full,
 )
 
-BASES = (("/api/v1", PLAIN), ("/compat", FULL))
-_PREFIXES = tuple(base for base, _ in BASES)
+BASE_PATHS = (("/api/v1", PLAIN_DIALECT), ("/compat", FULL_DIALECT))
+_PREFIXES = tuple(base for base, _ in BASE_PATHS)
 
 
 def split_base(path: str) -> tuple[str, Dialect]:
     """Returns the path without its base, and the dialect of the base."""
     if not path.startswith(_PREFIXES):  # most paths have no base
-        return path, PLAIN
-    for base, dialect in BASES:
+        return path, PLAIN_DIALECT
+    for base, dialect in BASE_PATHS:
         if path.startswith(base) and path[len(base) : len(base) + 1] in {"", "/"}:
             return path[len(base) :] or "/", dialect
-    return path, PLAIN
+    return path, PLAIN_DIALECT
 
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-COOKIE = "windlass_session"
-SECURE_COOKIE = f"__Host-{COOKIE}"
+SESSION_COOKIE = "windlass_session"
+SECURE_COOKIE = f"__Host-{SESSION_COOKIE}"
 """The name of the cookie over https. The prefix `__Host-` prevents other hosts from setting it."""
 SOCKET_PROTOCOL = "windlass"
 LONG_BODY = "windlass.long_body"
@@ -61,8 +61,8 @@ LONG_BODY = "windlass.long_body"
 _CLIENTS = {"cli": "CLI", "console": "CONSOLE", "terraform": "TERRAFORM_PROVIDER"}
 """Our own clients, by the first word of their `User-Agent`."""
 _MAX_AGENT_LENGTH = 256
-_PROCESS = os.urandom(8).hex().encode()
-_NUMBERS = itertools.count(1)
+_PROCESS_ID = os.urandom(8).hex().encode()
+_REQUEST_NUMBERS = itertools.count(1)
 # The syntax of an `Idempotency-Key`. Blanks at either end are not allowed, because headers lose them on the
 # way.
 _IDEMPOTENCY_KEY = re.compile(rb"(?=.{1,255}\Z)[!-~]([ -~]*[!-~])?\Z")
@@ -137,7 +137,7 @@ class Request(Struct):
         return header if sum(name == b"authorization" for name, _ in sent) == 1 else b""
 
     def _browser_credential(self) -> bytes | None:
-        cookies = self._cookies(SECURE_COOKIE) or self._cookies(COOKIE)
+        cookies = self._cookies(SECURE_COOKIE) or self._cookies(SESSION_COOKIE)
         key = self.headers.get(b"x-windlass-page-key") or self._page_key_of_socket()
         return browser_credential([cookie.encode("latin-1") for cookie in cookies], key) if cookies else None
 
@@ -182,7 +182,7 @@ def _request_id(headers: dict[bytes, bytes]) -> bytes:
     if chosen and len(chosen) <= 64 and chosen.replace(b"-", b"").replace(b"_", b"").isalnum():
         return chosen
     # Unique by process and number. A random id would need a system call for each request.
-    return b"%s%08x" % (_PROCESS, next(_NUMBERS))
+    return b"%s%08x" % (_PROCESS_ID, next(_REQUEST_NUMBERS))
 
 
 async def receive_body(headers: dict[bytes, bytes], receive: Receive, limit: int = MAX_BODY_BYTES) -> bytes:

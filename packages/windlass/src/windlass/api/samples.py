@@ -47,7 +47,7 @@ class ExamplePosition(NamedTuple):
         return f"{self.owner}.{self.field}"
 
 
-ANYWHERE: Final = ExamplePosition()
+ANY_POSITION: Final = ExamplePosition()
 
 
 class Samples:
@@ -57,7 +57,7 @@ class Samples:
         self._schemas = schemas
         self._whole = whole
 
-    def of(self, schema: Schema, place: ExamplePosition = ANYWHERE) -> Any:
+    def of(self, schema: Schema, place: ExamplePosition = ANY_POSITION) -> Any:
         match schema:
             case {"$ref": _}:
                 name = component_name(schema)

@@ -25,7 +25,7 @@ Schema: TypeAlias = dict[str, Any]
 Names: TypeAlias = Mapping[str, str]
 """Names of schemas in the document, by msgspec's names."""
 
-_AT = "#/components/schemas/"
+_REFERENCE_PREFIX = "#/components/schemas/"
 _Natural = Annotated[int, Meta(ge=0)]
 
 
@@ -83,7 +83,7 @@ class Schemas:
         if twins := self.components.keys() & schemas.keys():
             raise ValueError(f"two schemas have one name: {', '.join(sorted(twins))}")
         self.components |= schemas
-        return {type: {"$ref": _AT + name} for type, name in refs.items()}
+        return {type: {"$ref": _REFERENCE_PREFIX + name} for type, name in refs.items()}
 
     def _widen(self, operation: Operation) -> None:
         """Merges the schemas of the list and the resource into one."""
@@ -107,7 +107,7 @@ def is_one_and_many(operation: Operation) -> bool:
 
 def component_name(ref: Schema) -> str:
     """Returns the name of the component that a reference points to."""
-    return str(ref["$ref"]).removeprefix(_AT)
+    return str(ref["$ref"]).removeprefix(_REFERENCE_PREFIX)
 
 
 def parameters(query: type[Struct]) -> Iterator[tuple[str, bool, Schema]]:
@@ -213,7 +213,7 @@ def translate(schema: Schema, names: Names) -> Schema:
     """Converts a schema from JSON Schema 2020-12 to OpenAPI 3.0.3."""
     match schema:
         case {"$ref": key, **beside}:
-            ref = {"$ref": _AT + names[key]}
+            ref = {"$ref": _REFERENCE_PREFIX + names[key]}
             return {"allOf": [ref], **_keywords(beside, names)} if beside else ref
         case {"anyOf": [*options], **beside}:
             return _union(options, beside, names)
@@ -276,7 +276,12 @@ def _keyword(key: str, value: Any, names: Names) -> Schema:
         case "items" | "additionalProperties", dict():
             return {key: translate(value, names)}
         case "discriminator", {"mapping": dict(mapping)}:
-            return {key: {**value, "mapping": {word: _AT + names[name] for word, name in mapping.items()}}}
+            return {
+                key: {
+                    **value,
+                    "mapping": {word: _REFERENCE_PREFIX + names[name] for word, name in mapping.items()},
+                }
+            }
         case _:
             return {key: value}
 

@@ -16,7 +16,7 @@ from windlass.base.errors import Missing
 from windlass.control.context.context import Context
 from windlass.control.services.served_hosts import ServedHosts
 
-PATH: Final = "/served-host"
+SERVED_HOST_PATH: Final = "/served-host"
 _MAX_QUERY_BYTES: Final = 1024
 
 
@@ -26,7 +26,7 @@ class ServedHostRequests:
         self._hosts = ServedHosts(ctx)
 
     def has(self, path: str) -> bool:
-        return path == PATH
+        return path == SERVED_HOST_PATH
 
     async def answer(self, request: Request) -> HttpAnswer:
         """200 if the name in `domain` is one of a service here, 404 otherwise."""

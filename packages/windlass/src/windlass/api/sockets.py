@@ -22,7 +22,7 @@ from windlass.base.segments import Gone, instant
 from windlass.core.declare.fields import Id
 from windlass.core.declare.resource import Spec
 
-LOGS: Final = "/service/logs"
+LOGS_PATH: Final = "/service/logs"
 MAX_EARLIER_LINES: Final = 1000
 """Number of earlier lines that are sent first."""
 
@@ -48,7 +48,7 @@ class SocketSession(Protocol):
 
 
 # Close codes of RFC 6455. Existing command line clients reconnect automatically, except after 1008.
-_CLOSED: Final = {
+_CLOSE_FRAMES: Final = {
     StreamEnd.OVER: (1000, "Nothing more comes"),
     StreamEnd.REFUSED: (1008, "This token may not read this log any more"),
     StreamEnd.UNCHECKED: (1013, "The server cannot read its database: connect again later"),
@@ -144,8 +144,8 @@ async def follow(
             await send({"type": "websocket.send", "text": text})
 
     ending = await streams.run(lines, put, wait_for_message(receive, "websocket.disconnect"), allowed)
-    if ending in _CLOSED:
-        code, reason = _CLOSED[ending]
+    if ending in _CLOSE_FRAMES:
+        code, reason = _CLOSE_FRAMES[ending]
         with contextlib.suppress(OSError):  # the client has already disconnected
             await send({"type": "websocket.close", "code": code, "reason": reason})
 

@@ -20,7 +20,7 @@ from windlass.control.reporting import frames
 
 T = TypeVar("T")
 
-EVENTS: Final = (b"content-type", b"text/event-stream")
+EVENT_STREAM: Final = (b"content-type", b"text/event-stream")
 STILL_HERE: Final = b": still here\n\n"
 KEEPALIVE_INTERVAL: Final = 15.0
 """Seconds without an event after which a comment is sent, to keep the connection alive."""

@@ -19,7 +19,7 @@ from windlass.core.access import Actor, may_somewhere
 from windlass.core.declare.registry import Operation
 from windlass.families.upload import ContentPart
 
-_ALLOW = "HEAD, OPTIONS, PUT"
+_ALLOWED_METHODS = "HEAD, OPTIONS, PUT"
 
 
 class UploadRequests:
@@ -40,7 +40,7 @@ class UploadRequests:
         methods, ids = route
         (operation,) = methods.values()
         if request.method not in {operation.method, "HEAD"}:
-            raise not_allowed(request.method, _ALLOW)
+            raise not_allowed(request.method, _ALLOWED_METHODS)
         request.operation = operation.id
         try:
             reply = await self._handle(request, _call(request, operation, ids, actor), receive)

@@ -20,7 +20,7 @@ def refuse_unsupported(method: str, path: str) -> None:
 
 
 def nothing_at(path: str) -> Failure:
-    if path == sockets.LOGS:
+    if path == sockets.LOGS_PATH:
         return websocket_only("Over HTTP, a log is read with GET /application/{app_id}/log")
     return Missing(
         "There is nothing at this path: look in /openapi.json, which lists all paths. They take ids, "

@@ -3,7 +3,7 @@
 from windlass.base.errors import BadSetting
 from windlass.config.loading import (
     FORMER_NAMES,
-    PREFIX,
+    VARIABLE_PREFIX,
     ShownSetting,
     describe,
     folders_of_services,
@@ -21,7 +21,7 @@ DATABASE = "windlass.db"
 __all__ = [
     "DATABASE",
     "FORMER_NAMES",
-    "PREFIX",
+    "VARIABLE_PREFIX",
     "BadSetting",
     "Settings",
     "ShownSetting",

@@ -20,13 +20,13 @@ from msgspec import Struct
 from windlass.base.errors import BadSetting
 from windlass.config.settings import Settings
 
-PREFIX = "WINDLASS_"
-_FILE = PREFIX + "CONFIG"
-_READ = PREFIX + "CONFIG_READ"
+VARIABLE_PREFIX = "WINDLASS_"
+_FILE_VARIABLE = VARIABLE_PREFIX + "CONFIG"
+_READ_VARIABLE = VARIABLE_PREFIX + "CONFIG_READ"
 # Variables with the prefix that are not settings: those of a client, and the paths of the settings file.
 FORMER_NAMES = {"gateway_domain": "public_domain"}
 """Settings that got another name. They are read under both; the current name wins."""
-_NOT_SETTINGS = {_FILE, _READ, PREFIX + "URL", PREFIX + "TOKEN"}
+_NOT_SETTINGS = {_FILE_VARIABLE, _READ_VARIABLE, VARIABLE_PREFIX + "URL", VARIABLE_PREFIX + "TOKEN"}
 
 
 class ShownSetting(Struct, frozen=True):
@@ -49,7 +49,7 @@ def load(
     environment = os.environ if environment is None else environment
     file = file or _named_file(environment)
     if file is not None and environment is os.environ:
-        os.environ[_READ] = str(file.absolute())
+        os.environ[_READ_VARIABLE] = str(file.absolute())
     layers = [
         ("file", _read(file) if file else {}),
         ("environment", _from_environment(environment)),
@@ -68,7 +68,7 @@ def load(
 
 def settings_file() -> Path | None:
     """Returns the path of the settings file that this process has read, if any."""
-    named = os.environ.get(_READ) or os.environ.get(_FILE)
+    named = os.environ.get(_READ_VARIABLE) or os.environ.get(_FILE_VARIABLE)
     return Path(named).absolute() if named else None
 
 
@@ -77,15 +77,17 @@ def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]
     effect, and may be misspelt."""
     environment = os.environ if environment is None else environment
     names = (*Settings.__struct_fields__, *FORMER_NAMES)
-    declared = {PREFIX + name.upper() for name in names} | _NOT_SETTINGS
-    return sorted(name for name in environment if name.startswith(PREFIX) and name not in declared)
+    declared = {VARIABLE_PREFIX + name.upper() for name in names} | _NOT_SETTINGS
+    return sorted(name for name in environment if name.startswith(VARIABLE_PREFIX) and name not in declared)
 
 
 def take_secrets() -> list[str]:
     """Removes the secret settings from the environment after they were read. Returns the names of the
     variables."""
-    declared = {PREFIX + name.upper() for name, setting in _declared_settings().items() if setting.secret}
-    secret = declared | {PREFIX + "TOKEN"}
+    declared = {
+        VARIABLE_PREFIX + name.upper() for name, setting in _declared_settings().items() if setting.secret
+    }
+    secret = declared | {VARIABLE_PREFIX + "TOKEN"}
     names = sorted(secret & os.environ.keys())
     for name in names:
         del os.environ[name]
@@ -105,7 +107,7 @@ def describe(settings: Settings, sources: Mapping[str, str]) -> list[ShownSettin
         described.append(
             ShownSetting(
                 name=name,
-                variable=PREFIX + name.upper(),
+                variable=VARIABLE_PREFIX + name.upper(),
                 value=("(set)" if value else "(not set)") if declared.secret else value,
                 default=declared.default,
                 source=sources.get(name, "default"),
@@ -140,7 +142,7 @@ def _check(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
             raise BadSetting(
                 f"{unknown}: there is no setting of this name; `windlass config` lists them"
             ) from error
-        where = {"environment": PREFIX + name.upper(), "flag": "--" + name.replace("_", "-")}
+        where = {"environment": VARIABLE_PREFIX + name.upper(), "flag": "--" + name.replace("_", "-")}
         meaning = _declared_settings()[name].meaning
         raise BadSetting(
             f"{where.get(sources.get(name, ''), name)}: {_to_plain_words(message)}: {meaning}"
@@ -151,7 +153,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, declared in _declared_settings().items():
         former = [old for old, new in FORMER_NAMES.items() if new == name]
-        for variable in (PREFIX + known.upper() for known in (*former, name)):
+        for variable in (VARIABLE_PREFIX + known.upper() for known in (*former, name)):
             text = environment.get(variable)
             if text is not None:
                 values[name] = _parse(variable, declared.default, text)
@@ -174,7 +176,7 @@ def _parse(variable: str, default: Any, text: str) -> Any:
 
 
 def _named_file(environment: Mapping[str, str]) -> Path | None:
-    named = environment.get(_FILE)
+    named = environment.get(_FILE_VARIABLE)
     return Path(named) if named else None
 
 

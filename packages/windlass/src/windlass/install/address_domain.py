@@ -17,7 +17,7 @@ from windlass.config import Settings
 from windlass.core.words.domains import BadDomain, ascii_name
 from windlass.core.words.naming import LOCAL_DOMAIN
 
-_SOMEWHERE: Final = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
+_UNUSED_ADDRESSES: Final = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 """Addresses of no machine, to find out from which address the others are called. Nothing is sent."""
 
 
@@ -45,7 +45,7 @@ def _address_of(settings: Settings) -> str:
             continue
         if not address.is_loopback and not address.is_unspecified:
             return str(address)
-    for target, family in _SOMEWHERE:
+    for target, family in _UNUSED_ADDRESSES:
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
                 probe.connect((target, 9))

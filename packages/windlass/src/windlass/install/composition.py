@@ -32,25 +32,25 @@ from windlass.control.background.housekeeping import (
     TIDY_ELSEWHERE,
 )
 from windlass.control.background.key_rotation import KeyRotation
-from windlass.control.background.service_data import INSTALLATION, set_service_aside
+from windlass.control.background.service_data import INSTALLATION_KEY, set_service_aside
 from windlass.control.context.authority import Authority, Visits
 from windlass.control.context.context import Context, OutgoingHttp, Routing, no_point
 from windlass.control.context.git_reader import LimitedGitReader
-from windlass.control.context.log_store import LOGS, Logs
+from windlass.control.context.log_store import LOGS_FOLDER, Logs
 from windlass.control.context.neighbours import Neighbours
 from windlass.control.context.nudges import Nudges
 from windlass.control.context.ownership import Ownership
 from windlass.control.context.place import Place
-from windlass.control.context.places import LOCAL, Places
+from windlass.control.context.places import LOCAL_ID, Places
 from windlass.control.context.shared_readers import SharedReaders
-from windlass.control.context.upload_files import UPLOADS, UploadFiles
-from windlass.control.context.usage_files import USAGE, UsageFiles
+from windlass.control.context.upload_files import UPLOADS_FOLDER, UploadFiles
+from windlass.control.context.usage_files import USAGE_FOLDER, UsageFiles
 from windlass.control.context.variable_digests import VariableDigests
 from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.people.organizations import NO_PARENT, found_organization
 from windlass.control.records.own_certificates import schedule_shared
 from windlass.control.records.sealed_workload import find_secrets
-from windlass.control.records.sealing_keys import CURRENT, read_keys, unlock
+from windlass.control.records.sealing_keys import CURRENT_KEY_FACT, read_keys, unlock
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.services.clusters import find_access
 from windlass.core.access import SYSTEM
@@ -64,12 +64,12 @@ from windlass.install.ownership import (
     holdings,
 )
 from windlass.install.parts import Parts
-from windlass.routers.sites.store import SITES, SiteStore
+from windlass.routers.sites.store import SITES_FOLDER, SiteStore
 from windlass.sources.push import repositories_of
 from windlass.store import FIRST_PLACE, Row, Store, Tx
 
 _log = log("main")
-_PASSABLE = ("run", "builds", "databases")
+_PASSABLE_FOLDERS = ("run", "builds", "databases")
 """Folders that other users may traverse: services that run as their own users reach their files through
 them."""
 _MAX_ATTEMPTS, _RETRY_PAUSE = 11, 0.1
@@ -79,7 +79,7 @@ def make_private(folder: Path) -> None:
     """Denies other users access to the data directory. Logs a warning if they could read files of it until
     now."""
     private_folder(folder)
-    if (exposed := close_to_others(folder, passable=_PASSABLE)) and is_traversable(folder):
+    if (exposed := close_to_others(folder, passable=_PASSABLE_FOLDERS)) and is_traversable(folder):
         _log.warning(
             "other users of this machine could read files of the data directory until now. If other people "
             "have accounts here, replace the secrets in these files",
@@ -112,7 +112,7 @@ def assemble(
         git=own.git,
         git_reader=LimitedGitReader(own.git),
         calls=own.calls,
-        logs=Logs(folder / LOGS, settings.log_retention_bytes, settings.log_retention_days, clock),
+        logs=Logs(folder / LOGS_FOLDER, settings.log_retention_bytes, settings.log_retention_days, clock),
         nudges=Nudges(store),
         readers=SharedReaders(),
         neighbours=Neighbours(),
@@ -136,11 +136,11 @@ def assemble(
             HttpSender(settings.outbound_allow, resolve=dns.addresses), TlsVisits(settings.outbound_allow)
         ),
         work=folder.absolute() / "work",
-        sites=SiteStore(folder.absolute() / SITES, settings.disk_reserve_bytes),
+        sites=SiteStore(folder.absolute() / SITES_FOLDER, settings.disk_reserve_bytes),
         uploads=UploadFiles(
-            folder.absolute() / UPLOADS, settings.upload_reserve_bytes, settings.disk_reserve_bytes
+            folder.absolute() / UPLOADS_FOLDER, settings.upload_reserve_bytes, settings.disk_reserve_bytes
         ),
-        usage_files=UsageFiles(folder.absolute() / USAGE),
+        usage_files=UsageFiles(folder.absolute() / USAGE_FOLDER),
         pushed=repositories_of(settings),
         routing=Routing(),
         server=own.server,
@@ -230,13 +230,13 @@ async def check_installation(settings: Settings, store: Store) -> tuple[Encrypti
 
     async def settle(tx: Tx) -> tuple[bytes, bytes]:
         """Stores the key's fingerprint and the id, unless another replica has stored them before."""
-        key, id = await tx.facts.get(CURRENT), await tx.facts.get(INSTALLATION)
+        key, id = await tx.facts.get(CURRENT_KEY_FACT), await tx.facts.get(INSTALLATION_KEY)
         if id is None:
             id = new_id().encode()
-            await tx.facts.set(INSTALLATION, id)
+            await tx.facts.set(INSTALLATION_KEY, id)
         if key is None:
             key = encryption.fingerprint.encode()
-            await tx.facts.set(CURRENT, key)
+            await tx.facts.set(CURRENT_KEY_FACT, key)
         return key, id
 
     if earlier:
@@ -308,7 +308,7 @@ async def _found_place(ctx: Context, tx: Tx, org: Row) -> None:
 
 def _local(own: Parts, settings: Settings) -> Place:
     return Place(
-        id=LOCAL,
+        id=LOCAL_ID,
         engine=own.engine,
         builder=own.builder,
         router=own.router,

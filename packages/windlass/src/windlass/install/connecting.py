@@ -24,7 +24,7 @@ from windlass.install.engines import own_settings, providers
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import RouteError
 
-PLACES: Final = "places"
+PLACES_FOLDER: Final = "places"
 """The folder for state of remote engines, below the data directory."""
 FIRST_OPEN: Final = 1024
 """The lowest port that organizations may open on the server's machine."""
@@ -100,7 +100,7 @@ class ClusterConnector:
     def place(self, access: EngineAccess, local: Place) -> Place:
         provider = remote_provider(access.engine)
         server = replace(self._server, installation=self.label(access.cluster))
-        folder = Path(self._settings.data_dir).resolve() / PLACES / access.cluster
+        folder = Path(self._settings.data_dir).resolve() / PLACES_FOLDER / access.cluster
         opened = provider.connect(
             access.remote, self._reach, own_settings(provider, self._settings), server, folder
         )

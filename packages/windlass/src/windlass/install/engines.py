@@ -13,7 +13,7 @@ from windlass.base.entry_points import entry_points
 from windlass.base.environment import for_tools
 from windlass.base.subprocesses import in_thread
 from windlass.config import BadSetting, Settings, folders_of_services, settings_file
-from windlass.engines.provider import PROVIDERS, EngineProvider
+from windlass.engines.provider import PROVIDERS_GROUP, EngineProvider
 from windlass.engines.rollout.removed_generations import RECORDS_FOLDER
 from windlass.install import mark
 
@@ -21,7 +21,7 @@ from windlass.install import mark
 @cache
 def providers() -> Mapping[str, EngineProvider]:
     """Returns all providers by name, in the order in which `auto` tries them."""
-    found: list[EngineProvider] = [entry.load()() for entry in entry_points(PROVIDERS)]
+    found: list[EngineProvider] = [entry.load()() for entry in entry_points(PROVIDERS_GROUP)]
     return {provider.name: provider for provider in sorted(found, key=lambda provider: -provider.rank)}
 
 

@@ -39,9 +39,9 @@ from windlass.control.background.sampling import Sampler
 from windlass.control.background.service_data import restore_service
 from windlass.control.background.worker import LEASE_TIME, Worker
 from windlass.control.context.context import Context, OutgoingHttp
-from windlass.control.context.log_store import LOGS, recover
+from windlass.control.context.log_store import LOGS_FOLDER, recover
 from windlass.control.context.place import Place
-from windlass.control.context.server_addresses import EVERYWHERE, run_socket_in
+from windlass.control.context.server_addresses import ALL_ADDRESSES, run_socket_in
 from windlass.control.deploying.restored_database import examine
 from windlass.control.deploying.route_updates import RouteUpdates, request_check
 from windlass.control.deploying.routes import take_over_routes
@@ -75,12 +75,12 @@ from windlass.install.engines import forget_removals, kept_engine
 from windlass.install.ownership import OwnershipReport, PartsFor, check_start
 from windlass.install.parts import Parts, real_parts
 from windlass.routers.router import RouteError
-from windlass.store import CLUSTER, ROUTE, Tx
+from windlass.store import CLUSTER_PREFIX, ROUTE_PREFIX, Tx
 from windlass.store.migrate import newest
 
 _log = log("main")
-_STORM = 0.05
-_SILENT = "The database does not answer"
+_CHANGES_PAUSE = 0.05
+_DATABASE_SILENT = "The database does not answer"
 _OWNER_LOOK = 1.0
 """Seconds between two checks whether this server has become the owner of its place."""
 _DATABASE_RETRY_PAUSE = 1.0
@@ -183,7 +183,7 @@ class Installation:
             await self.place_owner.take()
         await self.place_owner.look()
         await self.key_rotation.look()
-        ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), CLUSTER.rstrip(":"))
+        ctx.store.listen(self._note_nudge, ROUTE_PREFIX.rstrip(":"), CLUSTER_PREFIX.rstrip(":"))
         await self._open_run_socket()
         await ctx.places.start(self.note_change, ctx.logs.take, self.instance_check.note)
         if ctx.ownership.is_owner:
@@ -217,7 +217,7 @@ class Installation:
         networks."""
         settings = self.ctx.settings
         if folder := self.ctx.places.local.engine.server_folder:
-            host = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
+            host = "127.0.0.1" if settings.host in ALL_ADDRESSES else settings.host
             self._run_socket = UnixForwarder(run_socket_in(folder, settings.port), host, settings.port)
             await self._run_socket.open()
 
@@ -247,7 +247,7 @@ class Installation:
                 async with asyncio.timeout_at(deadline):
                     await last()
             except (Unavailable, TimeoutError) as error:
-                reasons.add(str(error) or _SILENT)
+                reasons.add(str(error) or _DATABASE_SILENT)
         for reason in reasons:
             _log.warning("stopping without the database", extra={"error": reason})
         await self.ctx.git_reader.stop()
@@ -308,16 +308,16 @@ class Installation:
         self._something_changed.set()
 
     def _note_nudge(self, topic: str) -> None:
-        if topic.startswith(ROUTE):
-            self.routes.note([topic.removeprefix(ROUTE)])
-        elif topic.startswith(CLUSTER):
-            self.ctx.places.note_changed(topic.removeprefix(CLUSTER))
+        if topic.startswith(ROUTE_PREFIX):
+            self.routes.note([topic.removeprefix(ROUTE_PREFIX)])
+        elif topic.startswith(CLUSTER_PREFIX):
+            self.ctx.places.note_changed(topic.removeprefix(CLUSTER_PREFIX))
 
     async def _note_changes(self) -> None:
         """Schedules checks of changed services after a short delay, so that many changes become one write."""
         while True:
             await self._something_changed.wait()
-            await asyncio.sleep(_STORM)
+            await asyncio.sleep(_CHANGES_PAUSE)
             self._something_changed.clear()
             await self.note_changes()
 
@@ -417,7 +417,7 @@ async def install(
     async with AsyncExitStack() as undo:
         undo.push_async_callback(store.close)
         # a restore must not run while this process has the database open
-        await in_thread(recover, Path(settings.data_dir) / LOGS)
+        await in_thread(recover, Path(settings.data_dir) / LOGS_FOLDER)
         encryption, id = await check_installation(settings, store)
         own = await parts_for(id)
         declarations = families or registry(), kinds or kinds_of(*find_kinds())

@@ -12,7 +12,7 @@ from msgspec import Struct
 from windlass.base.atomic_files import write_whole
 from windlass.config import Settings
 
-FILE: Final = "last-backup"
+BACKUP_FILE: Final = "last-backup"
 
 
 class BackupNote(Struct, frozen=True, kw_only=True):
@@ -21,12 +21,14 @@ class BackupNote(Struct, frozen=True, kw_only=True):
 
 
 def write(settings: Settings, note: BackupNote) -> None:
-    write_whole(Path(settings.data_dir) / FILE, msgspec.json.encode(note) + b"\n", draft=str(os.getpid()))
+    write_whole(
+        Path(settings.data_dir) / BACKUP_FILE, msgspec.json.encode(note) + b"\n", draft=str(os.getpid())
+    )
 
 
 def read(settings: Settings) -> BackupNote | None:
     """Returns the record of the last backup, or None if it is missing or unreadable."""
     try:
-        return msgspec.json.decode((Path(settings.data_dir) / FILE).read_bytes(), type=BackupNote)
+        return msgspec.json.decode((Path(settings.data_dir) / BACKUP_FILE).read_bytes(), type=BackupNote)
     except (OSError, msgspec.MsgspecError):
         return None

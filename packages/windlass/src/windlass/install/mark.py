@@ -17,7 +17,7 @@ from windlass.base.atomic_files import write_whole
 from windlass.config import BadSetting, Settings
 from windlass.store import Reads
 
-FILE: Final = "installation"
+MARK_FILE: Final = "installation"
 
 
 class Mark(Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class Mark(Struct, frozen=True, kw_only=True):
 
 
 def file_of(settings: Settings) -> Path:
-    return Path(settings.data_dir) / FILE
+    return Path(settings.data_dir) / MARK_FILE
 
 
 def read(settings: Settings) -> Mark | None:
@@ -85,7 +85,7 @@ def original_of(settings: Settings) -> Path | None:
     try:
         if there.samefile(here):
             return None
-        other = msgspec.json.decode((there / FILE).read_bytes(), type=Mark)
+        other = msgspec.json.decode((there / MARK_FILE).read_bytes(), type=Mark)
     except (OSError, msgspec.MsgspecError):
         return None
     return there if other.installation == seen.installation else None

@@ -18,8 +18,8 @@ from msgspec import Struct, field
 from windlass.base.clock import SystemClock
 from windlass.builders.builder import BuildError, BuilderUnavailable
 from windlass.config import Settings, to_type
-from windlass.control.background.service_data import INSTALLATION, ServiceDataStores, records
-from windlass.control.context.log_store import LOGS, Logs
+from windlass.control.background.service_data import INSTALLATION_KEY, ServiceDataStores, records
+from windlass.control.context.log_store import LOGS_FOLDER, Logs
 from windlass.control.records.stored_clusters import place_of
 from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import StoredData
@@ -28,7 +28,7 @@ from windlass.install import mark
 from windlass.install.database import file_of, reading_snapshot
 from windlass.install.mark import Mark
 from windlass.install.parts import Parts, real_parts
-from windlass.routers.sites.store import SITES, SiteStore
+from windlass.routers.sites.store import SITES_FOLDER, SiteStore
 from windlass.store.archive import Snapshot, level
 
 _log = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ async def read_state(settings: Settings, mark: Mark | None) -> DatabaseState:
         return DatabaseState()
     async with reading_snapshot(settings) as line:
         moment = Snapshot(line)
-        id = await moment.fact(INSTALLATION) if level(await moment.applied()) else None
+        id = await moment.fact(INSTALLATION_KEY) if level(await moment.applied()) else None
         if id is None:
             return DatabaseState()
         reads = moment.reads
@@ -253,7 +253,7 @@ async def holdings(
 ) -> AsyncIterator[ServiceDataStores]:
     """Opens the stored data of an installation, without a running server."""
     parts, data = await parts_for(installation), Path(settings.data_dir)
-    logs, sites = Logs(data / LOGS, settings.log_retention_bytes), SiteStore(data / SITES)
+    logs, sites = Logs(data / LOGS_FOLDER, settings.log_retention_bytes), SiteStore(data / SITES_FOLDER)
     async with AsyncExitStack() as closing:
         closing.push_async_callback(parts.engine.stop)
         closing.push_async_callback(parts.builder.stop)

@@ -15,7 +15,7 @@ from windlass.builders.detecting import bounded_detection
 from windlass.config import BadSetting, Settings
 from windlass.control.context.context import Repositories
 from windlass.control.context.place import Connector, HttpRouter
-from windlass.control.context.places import LOCAL
+from windlass.control.context.places import LOCAL_ID
 from windlass.engines.engine import PORTS_OF_ENGINES, Engine
 from windlass.engines.provider import EngineProvider, Server
 from windlass.engines.servers import Servers
@@ -75,7 +75,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
         builder=opened.builder,
         router=GatewayRouter(
             link,
-            LOCAL,
+            LOCAL_ID,
             settings.gateway_host,
             settings.gateway_port,
             settings.trusted_proxies,

@@ -11,9 +11,9 @@ from windlass.base.atomic_files import sync, write_whole
 from windlass.base.ids import new_id
 from windlass.config import Settings
 
-FILE: Final = "server"
-_MACHINE: Final = Path("/etc/machine-id")
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+SERVER_ID_FILE: Final = "server"
+_MACHINE_ID_FILE: Final = Path("/etc/machine-id")
+_BOOT_ID_FILE: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 def owner_id(settings: Settings) -> str:
@@ -22,12 +22,12 @@ def owner_id(settings: Settings) -> str:
     A copy of the directory on another machine has another owner id, because its services run on the first
     machine.
     """
-    return f"{_folder_id(Path(settings.data_dir) / FILE)}@{_machine_id()}"
+    return f"{_folder_id(Path(settings.data_dir) / SERVER_ID_FILE)}@{_machine_id()}"
 
 
 def existing_owner_id(settings: Settings) -> str:
     """Returns the owner id, or an empty string if the data directory has none yet. Writes nothing."""
-    file = Path(settings.data_dir) / FILE
+    file = Path(settings.data_dir) / SERVER_ID_FILE
     return owner_id(settings) if file.exists() else ""
 
 
@@ -39,14 +39,14 @@ def home_of(folder: Path) -> str:
     if not folder.exists():
         return ""
     about = folder.stat()
-    return f"{_read(_BOOT)}:{about.st_dev}:{about.st_ino}"
+    return f"{_read(_BOOT_ID_FILE)}:{about.st_dev}:{about.st_ino}"
 
 
 def _folder_id(file: Path) -> str:
     """Returns the data directory's id. The first server to call this creates it."""
     with suppress(FileNotFoundError):
         return file.read_text().strip()
-    draft = file.with_name(f"{FILE}.{os.getpid()}")
+    draft = file.with_name(f"{SERVER_ID_FILE}.{os.getpid()}")
     write_whole(draft, f"{new_id()}\n".encode())
     with suppress(FileExistsError):
         os.link(draft, file)
@@ -57,7 +57,7 @@ def _folder_id(file: Path) -> str:
 
 def _machine_id() -> str:
     """Returns the machine's id; empty in containers, which have no permanent id."""
-    return _read(_MACHINE)
+    return _read(_MACHINE_ID_FILE)
 
 
 def _read(file: Path) -> str:

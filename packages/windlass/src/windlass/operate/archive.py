@@ -29,16 +29,16 @@ from windlass.store.migrate import in_form_of_release
 from windlass.store.tables.sealed import COLUMNS
 from windlass.terminal.command_errors import CommandRefused
 
-FORMAT: Final = "windlass backup 1"
+ARCHIVE_FORMAT: Final = "windlass backup 1"
 MANIFEST, SEAL = "manifest.json", "manifest.seal"
-LOGS = "logs/"
-USERS = "users.json"
+LOGS_PREFIX = "logs/"
+USERS_FILE = "users.json"
 _BATCH_BYTES: Final = 1 << 20
 """Size of a batch of rows, in bytes of lines."""
 _BLOCK = 1 << 20
 _SERVICES: Final = {"status": "id", "tombstone": "service"}
 """Tables whose rows belong to services, and the column with the service's id."""
-_DAMAGE = (
+_DAMAGE_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
@@ -135,16 +135,16 @@ class ArchiveWriter:
         """Archives a log up to its current size. The log may grow meanwhile."""
         left = lines.seek(0, os.SEEK_END)
         lines.seek(0)
-        with self._opened(LOGS + name) as file:
+        with self._opened(LOGS_PREFIX + name) as file:
             while left > 0 and (block := lines.read(min(left, _BLOCK))):
                 file.write(block)
                 left -= len(block)
-        return ArchiveFile(file=LOGS + name, sha256=file.digest)
+        return ArchiveFile(file=LOGS_PREFIX + name, sha256=file.digest)
 
     def users(self, numbers: Mapping[str, int]) -> ArchiveFile:
-        with self._opened(USERS) as file:
+        with self._opened(USERS_FILE) as file:
             file.write(msgspec.json.encode(numbers))
-        return ArchiveFile(file=USERS, sha256=file.digest)
+        return ArchiveFile(file=USERS_FILE, sha256=file.digest)
 
     def finish(self, manifest: Manifest, encryption: Encryption) -> None:
         text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)
@@ -224,8 +224,10 @@ class Archive:
         with contextlib.ExitStack() as stack:
             with _translated_errors(path):
                 archive = cls(stack.enter_context(zipfile.ZipFile(path)))
-                if archive.manifest.format != FORMAT:
-                    raise BadArchive(f"{path} is a {archive.manifest.format!r}, and this reads a {FORMAT!r}")
+                if archive.manifest.format != ARCHIVE_FORMAT:
+                    raise BadArchive(
+                        f"{path} is a {archive.manifest.format!r}, and this reads a {ARCHIVE_FORMAT!r}"
+                    )
             yield archive
 
     def verify(self, encryption: Encryption) -> None:
@@ -272,7 +274,7 @@ class Archive:
 
     def extract_logs(self, folder: Path) -> None:
         for part in self.manifest.logs:
-            inside = PurePosixPath(part.file).relative_to(PurePosixPath(LOGS))
+            inside = PurePosixPath(part.file).relative_to(PurePosixPath(LOGS_PREFIX))
             if ".." in inside.parts or inside.is_absolute():
                 raise BadArchive(f"{part.file} does not belong into a backup")
             target = folder / inside
@@ -297,5 +299,5 @@ def _translated_errors(path: Path) -> Iterator[None]:
         raise BadArchive(f"there is no file {path}") from error
     except OSError as error:
         raise BadArchive(f"{path} cannot be read: {error.strerror or error}") from error
-    except _DAMAGE as error:
+    except _DAMAGE_ERRORS as error:
         raise BadArchive(f"{path} is no backup of Windlass, or a damaged one: {error}") from error

@@ -22,7 +22,7 @@ from windlass.store.chain import ChainWalk, Fault, Head, beginning_of
 from windlass.terminal.command_errors import CommandRefused
 
 _MAX_REPORTED = 20
-_FAULTS = {
+_FAULT_SENTENCES = {
     Fault.REMOVED: "{missing}: removed.",
     Fault.CHANGED: "{event}: changed or added, or the hash of the event before it was.",
 }
@@ -109,7 +109,7 @@ class _AuditWalk:
             counts.first, counts.since = event.seq, stamp(event.at)
         missing, self._newest = _numbers(walk.due, event.seq - 1), event
         for fault in walk.step(row):
-            counts.blame(_FAULTS[fault].format(missing=missing, event=_describe(event)))
+            counts.blame(_FAULT_SENTENCES[fault].format(missing=missing, event=_describe(event)))
         self._compare(event.seq, event.hash)
 
     def _compare(self, number: int, hash: bytes) -> None:

@@ -23,8 +23,8 @@ from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.base.version import VERSION
 from windlass.config import Settings
-from windlass.control.context.log_store import LOGS, recover, replaced_folder, restored_folder
-from windlass.control.context.upload_files import UPLOADS
+from windlass.control.context.log_store import LOGS_FOLDER, recover, replaced_folder, restored_folder
+from windlass.control.context.upload_files import UPLOADS_FOLDER
 from windlass.control.records.sealing_keys import read_keys
 from windlass.engines.workload import StoredData
 from windlass.install import last_backup, mark
@@ -33,8 +33,8 @@ from windlass.install.engines import forget_removals
 from windlass.install.key import WrongKey, check_key, check_keys, key_file, load_encryption
 from windlass.install.last_backup import BackupNote
 from windlass.install.ownership import check, inventory, read_state, without_record
-from windlass.operate.archive import FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest
-from windlass.sources.push.repositories import REPOSITORIES
+from windlass.operate.archive import ARCHIVE_FORMAT, Archive, ArchiveFile, ArchiveWriter, Manifest
+from windlass.sources.push.repositories import REPOSITORIES_FOLDER
 from windlass.store.archive import Refill, Snapshot
 from windlass.store.migrate import migrations
 from windlass.terminal.command_errors import CommandRefused
@@ -63,7 +63,7 @@ async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> 
                 table.name: await writer.table(table, moment.rows(table)) for table in await moment.tables()
             }
             manifest = Manifest(
-                format=FORMAT,
+                format=ARCHIVE_FORMAT,
                 windlass=VERSION,
                 created_at=stamp(now),
                 database=moment.database,
@@ -87,10 +87,10 @@ def to_keep_beside(settings: Settings, backup: Manifest) -> Iterator[str]:
         f"The key ({backup.key_fingerprint}) is not in it. Keep {where} in another place: without it, this "
         f"backup cannot be restored."
     )
-    uploads = Path(settings.data_dir) / UPLOADS
+    uploads = Path(settings.data_dir) / UPLOADS_FOLDER
     if any(uploads.glob("*/*")):
         yield f"Copy the folder {uploads}, too: uploaded folders are not in it."
-    repositories = Path(settings.data_dir) / REPOSITORIES
+    repositories = Path(settings.data_dir) / REPOSITORIES_FOLDER
     if any(repositories.glob("*/HEAD")):
         yield f"Copy the folder {repositories}, too: what was pushed is not in it."
 
@@ -168,7 +168,7 @@ def _users(settings: Settings) -> Users:
 
 
 def log_folder(settings: Settings) -> Path:
-    return Path(settings.data_dir) / LOGS
+    return Path(settings.data_dir) / LOGS_FOLDER
 
 
 def _encryption_of(settings: Settings, manifest: Manifest) -> Encryption:

@@ -16,14 +16,14 @@ from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Invalid
 from windlass.builders.detecting import bounded_detection
 from windlass.config import BadSetting, Settings
-from windlass.control.background.service_data import INSTALLATION
+from windlass.control.background.service_data import INSTALLATION_KEY
 from windlass.control.context.place import EngineAccess
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.reporting.metrics import end_of
 from windlass.control.services.clusters import access_in
 from windlass.core.declare.stored import NamedDocument
 from windlass.engines.engine import EngineError
-from windlass.engines.findings import SECONDS, Finding, fail, ok, warn
+from windlass.engines.findings import TIMEOUT, Finding, fail, ok, warn
 from windlass.engines.provider import EngineReport, Server
 from windlass.families.cluster import Cluster, cluster
 from windlass.families.organization import organization
@@ -40,10 +40,10 @@ _UNMANAGED_NOTE: Final = (
     "until then its services are left alone: nothing is started, moved or erased, and deployments there wait "
     "for ready_seconds and fail"
 )
-_RENEW: Final = "docs/clusters.md says how, under `Renew certificates`"
+_RENEW_ADVICE: Final = "docs/clusters.md says how, under `Renew certificates`"
 _CERTIFICATE_WARNING_DAYS: Final = 30
 """Days before the end of a certificate from which `doctor` warns."""
-_APART: Final = 30.0
+_MAX_CLOCK_DIFFERENCE_SECONDS: Final = 30.0
 """Seconds by which the clocks of two machines may differ."""
 
 
@@ -87,7 +87,7 @@ async def connected_clusters(settings: Settings) -> list[ConnectedCluster]:
         applied = await moment.applied()
         if not applied or find_missing(migrations(), applied):
             return []
-        reads, installation = moment.reads, (await moment.fact(INSTALLATION) or b"").decode()
+        reads, installation = moment.reads, (await moment.fact(INSTALLATION_KEY) or b"").decode()
         organizations = await reads.resources.of_parent(NO_PARENT, organization.name)
         rows = [
             (row, f" ({org.read(NamedDocument).name})" if len(organizations) > 1 else "")
@@ -126,10 +126,10 @@ async def _examine(
     findings: list[Finding] = []
     report: EngineReport | None = None
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT):
             report = await connector.report(cluster.access, cluster.label)
     except TimeoutError:
-        reason = f"check the host at {address}: its engine did not answer within {SECONDS} seconds"
+        reason = f"check the host at {address}: its engine did not answer within {TIMEOUT} seconds"
         findings.append(fail(cluster.title, reason, _UNMANAGED_NOTE))
     except (EngineError, Invalid) as error:
         findings.append(fail(cluster.title, str(error), _UNMANAGED_NOTE))
@@ -156,7 +156,7 @@ def _report_running(cluster: ConnectedCluster, report: EngineReport) -> Finding:
 
 def _clock(cluster: ConnectedCluster, report: EngineReport) -> Finding:
     what, seconds = f"{cluster.title}: clock", abs(report.ahead)
-    if seconds > _APART:
+    if seconds > _MAX_CLOCK_DIFFERENCE_SECONDS:
         way = "ahead of" if report.ahead > 0 else "behind"
         reason = "set the clock of the host or of this machine, by NTP if you can: the host is"
         return warn(
@@ -176,16 +176,16 @@ def _certificates(cluster: ConnectedCluster, report: EngineReport | None) -> Ite
         }
     except ValueError:
         reason = "send engine_ca_certificate and engine_certificate again: they cannot be read"
-        yield fail(what, reason, _RENEW)
+        yield fail(what, reason, _RENEW_ADVICE)
         return
     if report:
         ends["the certificate of the engine"] = datetime.fromtimestamp(report.certificate_end, UTC)
     now = datetime.now(UTC)
     for name, end in sorted(ends.items(), key=lambda item: item[1]):
         if end <= now:
-            yield fail(what, f"renew {name}: it ended on {end:%Y-%m-%d}", _RENEW)
+            yield fail(what, f"renew {name}: it ended on {end:%Y-%m-%d}", _RENEW_ADVICE)
         elif (end - now).days < _CERTIFICATE_WARNING_DAYS:
-            yield warn(what, f"renew {name}: it ends on {end:%Y-%m-%d}", _RENEW)
+            yield warn(what, f"renew {name}: it ends on {end:%Y-%m-%d}", _RENEW_ADVICE)
     first = min(ends, key=lambda name: ends[name])
     if (ends[first] - now).days >= _CERTIFICATE_WARNING_DAYS:
         yield ok(what, f"valid until {ends[first]:%Y-%m-%d}, when {first} ends")

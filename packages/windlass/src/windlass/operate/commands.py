@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from windlass.operate.archive import Manifest
     from windlass.operate.audit import Verdict
 
-_AS = click.option(
+_FORMAT_OPTION = click.option(
     "--json/--text", FORMAT_PARAMETER, default=None, help="JSON (the default in pipes), or text."
 )
 
@@ -120,7 +120,7 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
 @click.option(
     "--example", "wants_example", is_flag=True, help="Print a TOML file with every setting, commented."
 )
-@_AS
+@_FORMAT_OPTION
 def config(words: Sequence[str], wants_example: bool, as_json: bool | None, **options: Any) -> None:
     """Show every setting of the server with its value, the source of the value, and its meaning.
 
@@ -153,7 +153,7 @@ def _setting_text(setting: ShownSetting) -> str:
 
 
 @click.command("doctor", cls=Command, params=flags("data_dir"))
-@_AS
+@_FORMAT_OPTION
 def doctor(as_json: bool | None, **options: Any) -> None:
     """Check this machine, and say how to fix what does not work."""
     with one_line_errors():
@@ -235,7 +235,7 @@ def set_aside() -> None:
 
 
 @set_aside.command("list", cls=Command, params=flags("data_dir"))
-@_AS
+@_FORMAT_OPTION
 def list_set_aside(as_json: bool | None, **options: Any) -> None:
     """Show what was set aside: when, why, and what it has."""
     with one_line_errors():
@@ -308,7 +308,7 @@ def audit() -> None:
     default="",
     help="Number and hash that an earlier run printed: shows whether events were cut off at the end.",
 )
-@_AS
+@_FORMAT_OPTION
 def verify(head: str, as_json: bool | None, **options: Any) -> None:
     """Check the chain of all events: each carries a hash over itself and the one before it.
 

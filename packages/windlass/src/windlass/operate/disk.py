@@ -13,12 +13,12 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.disk_reserve import MAX_RESERVE_FRACTION, is_short
-from windlass.engines.findings import SECONDS, Finding, fail, ok, warn
+from windlass.engines.findings import TIMEOUT, Finding, fail, ok, warn
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 _AMPLE_BYTES, _SCANT_BYTES = 2 * GIB, GIB // 4
-_SMALL: Final = 2 * _AMPLE_BYTES
+_SMALL_DISK_BYTES: Final = 2 * _AMPLE_BYTES
 """Size below which a nearly full disk is reported as too small."""
 _AMPLE_FILES, _SCANT_FILES = 100_000, 10_000
 _MAX_SHOWN_PARTS: Final = 4
@@ -73,7 +73,7 @@ def disk(folder: Path, nearest: Path, reserve: int, uploads: int = 0) -> Finding
     taken = _largest(folder, by_files=files / _AMPLE_FILES < free / _AMPLE_BYTES)
     if taken:
         space += f"; most is in {taken}"
-    if whole < _SMALL:
+    if whole < _SMALL_DISK_BYTES:
         space += f"; the whole disk has {whole / GIB:.1f} GiB"
         deleted = "move the data directory to a larger one (docs/moving.md)"
     else:
@@ -88,7 +88,7 @@ def disk(folder: Path, nearest: Path, reserve: int, uploads: int = 0) -> Finding
 def _largest(folder: Path, *, by_files: bool) -> str:
     """Returns the largest folders, as text. Folders that cannot be measured in the time of a check may be
     missing."""
-    until, seen = time.monotonic() + SECONDS, set[tuple[int, int]]()
+    until, seen = time.monotonic() + TIMEOUT, set[tuple[int, int]]()
     used = {part: _measure(folder / part, until, seen) for part in _PARTS}
     sizes = [(space.files if by_files else space.bytes, part) for part, space in used.items()]
     return ", ".join(

@@ -26,7 +26,7 @@ from windlass.config import BadSetting, Settings, to_type, unknown_variables
 from windlass.control.context.log_store import replaced_folder
 from windlass.control.records.deployments import particulars
 from windlass.control.records.sealing_keys import read_keys
-from windlass.engines.findings import SECONDS, Finding, fail, ok, warn
+from windlass.engines.findings import TIMEOUT, Finding, fail, ok, warn
 from windlass.install.database import file_of, reading_snapshot
 from windlass.install.key import WrongKey, check_keys, key_file, load_encryption
 from windlass.install.ownership import examine, inventory, refusal
@@ -49,7 +49,7 @@ from windlass.store.migrate import Changed, find_missing, migrations, newest
 from windlass.store.sqlite import TooOld, check_version
 from windlass.terminal.command_errors import CommandRefused
 
-_BUILT = 1_780_000_000_000
+_EARLIEST_TIME = 1_780_000_000_000
 """A time before this code was written; a clock that shows an earlier time is wrong."""
 _MAX_NAMED_SERVICES: Final = 5
 """Number of services that a finding lists by name."""
@@ -169,7 +169,7 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
     """Checks that the database responds, and that it fits this version, key and clock."""
     try:
         with explain_errors(*_OWN_WORDS):
-            async with asyncio.timeout(SECONDS * 2), reading_snapshot(settings) as line:
+            async with asyncio.timeout(TIMEOUT * 2), reading_snapshot(settings) as line:
                 moment = Snapshot(line)
                 yield await _form(moment)
                 if await moment.applied():
@@ -314,7 +314,7 @@ async def _builds(settings: Settings, snapshot: Snapshot) -> Finding:
 
 def _clock(newest: int | None) -> Finding:
     now = time.time_ns() // 1_000_000
-    if now < _BUILT:
+    if now < _EARLIEST_TIME:
         return fail(
             "Clock", f"{stamp(now)} is long ago", "set the clock: tokens and certificates expire by it"
         )

@@ -39,12 +39,21 @@ def explain_errors(*apart_from: type[Exception]) -> Iterator[None]:
 
 
 # Errors whose message is already written for operators
-_PLAIN = (CommandRefused, DatabaseMismatch, OwnerAlive, WrongKey, Changed, TooOld, InUse, Unavailable)
+_OPERATOR_ERRORS = (
+    CommandRefused,
+    DatabaseMismatch,
+    OwnerAlive,
+    WrongKey,
+    Changed,
+    TooOld,
+    InUse,
+    Unavailable,
+)
 
 
 def explain(error: Exception) -> str | None:
     match error:
-        case _ if isinstance(error, _PLAIN):
+        case _ if isinstance(error, _OPERATOR_ERRORS):
             return str(error)
         case RouteError():
             return f"services could not be reached from outside: {error}"

@@ -45,7 +45,7 @@ from windlass.store.migrate import find_missing, migrations
 from windlass.store.sqlite import InUse
 from windlass.terminal.command_errors import CommandRefused
 
-LOCK: Final = "key.lock"
+LOCK_FILE: Final = "key.lock"
 CHECK_INTERVAL: Final = 0.3
 Point = Callable[[str], Awaitable[None]]
 Tell = Callable[[str], None]
@@ -266,7 +266,7 @@ def _drop(settings: Settings, state: KeyState, tell: Tell) -> None:
 def _lock_rotation(settings: Settings) -> Iterator[None]:
     """Locks the data directory against a second `key rotate`. Two commands would each add a key to the file,
     and one key would be lost."""
-    lock = try_hold(Path(settings.data_dir) / LOCK)
+    lock = try_hold(Path(settings.data_dir) / LOCK_FILE)
     if lock is None:
         raise CommandRefused("wait for the other `windlass key rotate`, which runs on this data directory")
     try:

@@ -11,9 +11,9 @@ from windlass.gateway.api_sockets import PortInUse, take_sockets
 from windlass.gateway.files import folder_of
 from windlass.routers.builtin import pages
 
-_QUICKLY: Final = 1.0
+_ANSWER_TIMEOUT: Final = 1.0
 """Seconds that a Windlass on this machine may take to respond."""
-_ANYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (not listened on)
+_LOOPBACK_ADDRESSES: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (not listened on)
 """Addresses for connecting to a server that listens on all addresses of the machine."""
 _NO_HOST: Final = "doctor.invalid"
 """A host name that no service has."""
@@ -26,13 +26,13 @@ def address_of(host: str, port: int) -> str:
 
 
 def _near_host(host: str) -> str:
-    return _ANYWHERE.get(host, host)
+    return _LOOPBACK_ADDRESSES.get(host, host)
 
 
 def is_windlass(host: str, port: int) -> bool:
     """Returns whether a Windlass server listens at a port, including a server whose start waits for a disk or
     a database."""
-    connection = http.client.HTTPConnection(_near_host(host), port, timeout=_QUICKLY)
+    connection = http.client.HTTPConnection(_near_host(host), port, timeout=_ANSWER_TIMEOUT)
     try:
         connection.request("GET", "/healthz")
         answer = connection.getresponse()
@@ -57,7 +57,7 @@ def is_kept(settings: Settings) -> bool:
 
 def is_gateway(host: str, port: int) -> bool:
     """Returns whether a Windlass gateway listens at a port."""
-    connection = http.client.HTTPConnection(_near_host(host), port, timeout=_QUICKLY)
+    connection = http.client.HTTPConnection(_near_host(host), port, timeout=_ANSWER_TIMEOUT)
     try:
         connection.request("GET", "/", headers={"Host": _NO_HOST})
         answer = connection.getresponse()

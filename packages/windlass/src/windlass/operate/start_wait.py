@@ -34,9 +34,9 @@ from windlass.serve.server import ApiServer
 _log = log("main")
 _RETRY_PAUSE: Final = 1.0
 """Seconds between two attempts to start."""
-_LITTLE: Final = 256 * 1024
+_MIN_FREE_BYTES: Final = 256 * 1024
 """Free bytes below which a disk counts as full. Opening a database needs some space."""
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_DISK_FULL_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 async def begin_when_possible(
@@ -74,7 +74,7 @@ def reason_to_wait(error: Exception, folder: Path) -> str:
     match error:
         case DatabaseUnavailable():
             return f"Windlass is starting, and waits for its database. {error}"
-        case OSError() if error.errno in _FULL:
+        case OSError() if error.errno in _DISK_FULL_ERRORS:
             return _FULL_DISK
         case OSError() | apsw.Error() | Unavailable() | RouteError() if _is_full(folder):
             return _FULL_DISK
@@ -89,7 +89,7 @@ def _is_full(folder: Path) -> bool:
     with suppress(OSError):
         disk = os.statvfs(folder)
         has_files = disk.f_favail > 0 or disk.f_files == 0  # some file systems have no limit for files
-        return disk.f_bavail * disk.f_frsize < _LITTLE or not has_files
+        return disk.f_bavail * disk.f_frsize < _MIN_FREE_BYTES or not has_files
     return False
 
 

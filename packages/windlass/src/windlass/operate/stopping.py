@@ -26,7 +26,7 @@ from windlass.control.context.place import Place
 from windlass.control.services.clusters import find_access
 from windlass.control.services.stopping import StoppedService, stop_everything, up
 from windlass.core.declare.registry import Operation
-from windlass.core.deploy.states import OPEN, Progress
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS, Progress
 from windlass.engines.engine import EngineError
 from windlass.families import registry
 from windlass.install.database import reading_snapshot
@@ -50,7 +50,7 @@ class UnreachedCluster(Struct, frozen=True):
 
 Sure = Callable[[int], None]
 """A function that asks for confirmation with the number of services, and raises if the user declines."""
-_LOOK = 0.1
+_CHECK_INTERVAL = 0.1
 
 
 # With a running server, through its API
@@ -269,13 +269,13 @@ async def _wait_until_stopped(installation: Installation, stopping: Sequence[Sto
     while left:
         for service in list(left):
             deployment = await source.deployments.get(service.deployment)
-            if deployment is not None and deployment.status in OPEN:
+            if deployment is not None and deployment.status in OPEN_STATES_OF_DEPLOYMENTS:
                 continue
             left.remove(service)
             well = deployment is None or deployment.status == Progress.SUCCEEDED
             print_state(service.name, "STOPPED" if well else "ERROR")
             failed += [] if well else [service.name]
-        await asyncio.sleep(_LOOK if left else 0)
+        await asyncio.sleep(_CHECK_INTERVAL if left else 0)
     if failed:
         raise _not_stopped(failed)
 

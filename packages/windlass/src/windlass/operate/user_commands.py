@@ -14,7 +14,7 @@ from windlass.operate.settings import flags, settings_from
 from windlass.terminal.sections import Command
 from windlass.terminal.tables import FORMAT_PARAMETER, plain, print_json, table, wants_json
 
-_AS = click.option(
+_FORMAT_OPTION = click.option(
     "--json/--text", FORMAT_PARAMETER, default=None, help="JSON (the default in pipes), or text."
 )
 
@@ -25,7 +25,7 @@ def user() -> None:
 
 
 @user.command("list", cls=Command, params=flags("data_dir"))
-@_AS
+@_FORMAT_OPTION
 def list_users(as_json: bool | None, **options: Any) -> None:
     """List the people who have a password here. The server may be running or not."""
     with one_line_errors():
@@ -45,7 +45,7 @@ def list_users(as_json: bool | None, **options: Any) -> None:
 
 
 @user.command("providers", cls=Command, params=flags("data_dir"))
-@_AS
+@_FORMAT_OPTION
 def list_providers(as_json: bool | None, **options: Any) -> None:
     """List the providers with which people can sign in, and the callback address to enter at each.
 
@@ -70,7 +70,7 @@ def list_providers(as_json: bool | None, **options: Any) -> None:
 @click.option(
     "--second-factor", is_flag=True, help="The link removes the authenticator app and all passkeys, too."
 )
-@_AS
+@_FORMAT_OPTION
 def reset_user(email: str, second_factor: bool, as_json: bool | None, **options: Any) -> None:
     """Print a link with which the person with the address EMAIL chooses a new password.
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from windlass.base.clock import SystemClock, stamp
 from windlass.config import Settings
-from windlass.control.people.callers import PEOPLE
+from windlass.control.people.callers import OWN_ISSUER
 from windlass.control.people.operator_links import leave_operator_link, record_operator_link
 from windlass.control.people.password_links import (
     RESET,
@@ -44,7 +44,7 @@ async def list_people(settings: Settings) -> list[ListedPerson]:
             ListedPerson(
                 person.email,
                 person.name,
-                len(await reads.identities.of(PEOPLE, person.id)),
+                len(await reads.identities.of(OWN_ISSUER, person.id)),
                 stamp(person.changed),
             )
             for person in await reads.people.all()

@@ -41,10 +41,10 @@ from windlass.serve.client_socket import ClientSocket
 from windlass.serve.port_state import PortState
 
 _SLASH: Final = ord("/")
-_LEFTOVER: Final = 1024 * 1024
+_MAX_DISCARDED_BYTES: Final = 1024 * 1024
 """Unread bytes of a request body that are still read and discarded after the response, to keep the connection
 open."""
-_ONCE: Final = frozenset({b"sec-websocket-version", b"sec-websocket-key"})
+_SINGLE_FIELDS: Final = frozenset({b"sec-websocket-version", b"sec-websocket-key"})
 _LOGGER: Final = logging.getLogger("uvicorn.error")
 
 
@@ -250,7 +250,7 @@ class Connection(ClientSocket):
             return
         self.flow.resume_reading()
         if not self._whole:
-            if self._body is None or self._body.left > _LEFTOVER:
+            if self._body is None or self._body.left > _MAX_DISCARDED_BYTES:
                 self.close()
         elif self._held.held:
             self._advance()
@@ -301,10 +301,10 @@ class Connection(ClientSocket):
 def opens_websocket(method: bytes, headers: list[Header]) -> bool:
     """Returns whether a request opens a websocket by the rules of RFC 6455, section 4.2.1."""
     fields = {name: value for name, value in headers if name.startswith(b"sec-websocket-")}
-    times = sum(name in _ONCE for name, _ in headers)
+    times = sum(name in _SINGLE_FIELDS for name, _ in headers)
     return (
         method == b"GET"
-        and times == len(_ONCE)
+        and times == len(_SINGLE_FIELDS)
         and fields.get(b"sec-websocket-version") == b"13"
         and _is_key(fields.get(b"sec-websocket-key", b""))
     )

@@ -6,10 +6,10 @@ receives a `Tx`.
 
 from windlass.store.claim_order import Idle
 from windlass.store.nudges import (
-    CERTIFICATE,
-    CLUSTER,
+    CERTIFICATE_PREFIX,
+    CLUSTER_PREFIX,
     MAY_HAVE_MISSED,
-    ROUTE,
+    ROUTE_PREFIX,
     cluster_topic,
     events_topic,
     inside_topic,
@@ -55,9 +55,9 @@ from windlass.store.transaction import Reads, Tx, Write
 
 __all__ = (
     "ACME_ACCOUNTS",
-    "CERTIFICATE",
     "CERTIFICATE_KEY",
-    "CLUSTER",
+    "CERTIFICATE_PREFIX",
+    "CLUSTER_PREFIX",
     "FACT",
     "FIRST_PLACE",
     "MAX_REQUEST_COST",
@@ -65,7 +65,7 @@ __all__ = (
     "NEVER",
     "NO_SURROUNDINGS",
     "ORDER_KEY",
-    "ROUTE",
+    "ROUTE_PREFIX",
     "CertificateRow",
     "ChallengeRecordRow",
     "Claim",

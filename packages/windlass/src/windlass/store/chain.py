@@ -19,8 +19,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-BEGINNING: Final = bytes(32)
-ANCHOR: Final = "audit_anchor"
+FIRST_HASH: Final = bytes(32)
+ANCHOR_FACT: Final = "audit_anchor"
 """Name of the fact with the last event that was deleted because of its age."""
 
 _bytes_of = msgspec.msgpack.Encoder().encode
@@ -95,7 +95,7 @@ class ChainWalk:
 
 def beginning_of(anchor: Anchor | None) -> Head:
     """Returns the head to which the oldest event is chained."""
-    return Head(0, BEGINNING) if anchor is None else anchor.head
+    return Head(0, FIRST_HASH) if anchor is None else anchor.head
 
 
 def anchor_of(fact: bytes | None) -> Anchor | None:

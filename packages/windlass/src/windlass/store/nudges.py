@@ -6,9 +6,9 @@ from typing import Final
 
 MAY_HAVE_MISSED: Final = "deaf"
 """Topic of a local nudge, which a store sends when it may have missed nudges of other replicas."""
-ROUTE: Final = "route:"
-CLUSTER: Final = "cluster:"
-CERTIFICATE: Final = "certificate:"
+ROUTE_PREFIX: Final = "route:"
+CLUSTER_PREFIX: Final = "cluster:"
+CERTIFICATE_PREFIX: Final = "certificate:"
 
 
 def events_topic(org: str) -> str:
@@ -28,14 +28,14 @@ def status_topic(id: str) -> str:
 
 def route_topic(service: str) -> str:
     """Returns the topic of changes to a service's routes."""
-    return f"{ROUTE}{service}"
+    return f"{ROUTE_PREFIX}{service}"
 
 
 def cluster_topic(id: str) -> str:
     """Returns the topic of the creation, change and deletion of a cluster."""
-    return f"{CLUSTER}{id}"
+    return f"{CLUSTER_PREFIX}{id}"
 
 
 def certificate_topic(id: str) -> str:
     """Returns the topic of changes to the certificate of a domain, or to the challenge of its order."""
-    return f"{CERTIFICATE}{id}"
+    return f"{CERTIFICATE_PREFIX}{id}"

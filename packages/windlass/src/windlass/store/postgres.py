@@ -31,9 +31,9 @@ from windlass.store.migrate import APPLIED, RECORD, RECORDS, Migration, find_mis
 from windlass.store.nudges import MAY_HAVE_MISSED
 from windlass.store.postgres_clock import follow_clock
 from windlass.store.postgres_limits import (
-    AWAY,
+    AWAY_ERRORS,
     CONNECT_SECONDS,
-    CUT,
+    CUT_ERRORS,
     LOOK_SECONDS,
     PooledSession,
     connect,
@@ -60,8 +60,8 @@ def _statements() -> Iterator[tuple[str, str]]:
                     yield f"{module.name}.{name}.{key}".rstrip("."), text
 
 
-ALL: Final = dict(_statements())
-LOOKING: Final = frozenset(text for text in ALL.values() if text.split()[0] in _LOOKING)
+ALL_STATEMENTS: Final = dict(_statements())
+READING_STATEMENTS: Final = frozenset(text for text in ALL_STATEMENTS.values() if text.split()[0] in _LOOKING)
 """Statements that change nothing."""
 
 
@@ -77,16 +77,16 @@ WRITER_LOCK, MIGRATION_LOCK = 7_146_115_201, 7_146_115_202
 _LOCK = f"SELECT pg_advisory_xact_lock({WRITER_LOCK})"
 # The last statement fails if the database has migrations that this server does not know. Migrations use the
 # same lock, so that no change of an older version follows a migration.
-_TURN = f"""
+_BEGIN_GROUP = f"""
 BEGIN; SET LOCAL lock_timeout = '5s'; {_LOCK}; SELECT 1 / (count(*) = {{}} AND {{}})::int FROM migration"""
 # The statement also fails if this server seals with a key that is not the current one.
 _PRESENT_KEY = "EXISTS (SELECT 1 FROM fact WHERE name = '{}' AND value = '{}'::bytea)"
 _APPLIED = "SELECT count(*) FROM migration"
-OUTDATED = (
+OUTDATED_ADVICE = (
     "Use a server of the present version: this one is older than the database, and changes nothing any more. "
     "Operators: upgrade or stop it"
 )
-_TRIES = 4
+_MAX_ATTEMPTS = 4
 _OTHER_KEY = "The key that seals secrets is being replaced; nothing was changed. Try again shortly"
 # PostgreSQL has no timeout for a connection that was paused while asyncpg prepares a statement, which is
 # neither idle nor active. A waiting replica terminates such a connection.
@@ -143,10 +143,10 @@ class PostgresWriter(PostgresSession):
         await self._run(statement, super().many(statement, rows))
 
     async def _run(self, statement: str, query: Awaitable[T]) -> T:
-        self.touched |= statement not in LOOKING
+        self.touched |= statement not in READING_STATEMENTS
         try:
             return await query
-        except (NameTaken, *CUT, asyncpg.PostgresError) as refusal:
+        except (NameTaken, *CUT_ERRORS, asyncpg.PostgresError) as refusal:
             self.touched, self._refusal = True, refusal  # the transaction accepts no more statements
             raise
 
@@ -158,7 +158,7 @@ class PostgresWriter(PostgresSession):
         try:
             answer = await change(tx)
         except Exception as failure:  # an exception of a change is returned to its caller
-            if self._connection.is_closed() or isinstance(failure, AWAY):
+            if self._connection.is_closed() or isinstance(failure, AWAY_ERRORS):
                 raise
             return None, failure
         return answer, self._refusal  # a change fails even if it ignores a refused statement
@@ -202,7 +202,7 @@ class PostgresStore(GroupCommit):
                 row = await self.reads.session.one(_APPLIED)
         except TimeoutError:
             return "The database does not answer"
-        return "" if row and row[0] == self._migrations else OUTDATED
+        return "" if row and row[0] == self._migrations else OUTDATED_ADVICE
 
     def shortage(self, *, ends_something: bool) -> str:
         """Returns an empty string. The disk belongs to the database server, which refuses changes itself."""
@@ -250,7 +250,7 @@ class PostgresStore(GroupCommit):
             )
             await connection.execute(_commit_statement(nudges))
             stored = True
-        except (*CUT, asyncpg.PostgresError) as error:
+        except (*CUT_ERRORS, asyncpg.PostgresError) as error:
             raise Unavailable(refusal) from error
         finally:
             if not stored:
@@ -275,7 +275,7 @@ class PostgresStore(GroupCommit):
         while True:
             try:
                 await self._listen_until_lost()
-            except (*CUT, asyncpg.PostgresError) as error:
+            except (*CUT_ERRORS, asyncpg.PostgresError) as error:
                 self._listen_outage.note(str(error))
             await asyncio.sleep(1)
 
@@ -302,7 +302,7 @@ class PostgresStore(GroupCommit):
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
-            with contextlib.suppress(*CUT, asyncpg.PostgresError):
+            with contextlib.suppress(*CUT_ERRORS, asyncpg.PostgresError):
                 (await connecting).terminate()
             raise
 
@@ -313,17 +313,17 @@ async def _take_turn(connection: asyncpg.Connection[Any], migrations: int, guard
     Raises Unavailable if the database has other migrations than `migrations`, or a sealing key that this
     server does not have.
     """
-    for attempt in range(1, _TRIES + 1):
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
         try:
-            await connection.execute(_TURN.format(migrations, _key_check(guard)))
+            await connection.execute(_BEGIN_GROUP.format(migrations, _key_check(guard)))
         except asyncpg.DivisionByZeroError:
             await connection.execute("ROLLBACK")
             if guard is None or await connection.fetchval(_APPLIED) != migrations:
                 # the message for the log, without the exception by which the mismatch was detected
-                raise Unavailable(OUTDATED) from None
+                raise Unavailable(OUTDATED_ADVICE) from None
             await guard.adopt()
         except asyncpg.LockNotAvailableError:
-            if attempt == _TRIES:
+            if attempt == _MAX_ATTEMPTS:
                 raise
             await connection.execute("ROLLBACK")
             await _end_paused_sessions(connection)

@@ -16,7 +16,7 @@ from windlass.store.postgres_limits import first_connection
 from windlass.store.sqlite import InUse
 
 _ROWS_AT_ONCE = 32
-_LOOKS = 20
+_MAX_CHECKS = 20
 
 
 class PostgresArchive(PostgresSession):
@@ -89,7 +89,7 @@ async def _check_alone(connection: asyncpg.Connection[Any]) -> None:
 
     Retries for a moment, because the connections of a replica that has just stopped may still be listed.
     """
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_CHECKS):
         listening = await connection.fetchval(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query IN ($1, $2)",
             LISTEN,

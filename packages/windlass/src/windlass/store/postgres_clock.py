@@ -10,7 +10,7 @@ from windlass.base.clock import SECOND, Clock, SystemClock, uptime
 from windlass.base.log import log
 
 NOW: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-_APART: Final = 5 * SECOND
+_MIN_REPORTED_DIFFERENCE: Final = 5 * SECOND
 """Smallest difference between two clocks that is reported."""
 _log = log("store")
 
@@ -22,7 +22,7 @@ async def follow_clock(connection: asyncpg.Connection[Any], clock: Clock) -> Non
     asked = uptime()
     shown: int = await connection.fetchval(NOW)
     apart = clock.follow(shown, uptime() - asked)
-    if abs(apart) > _APART:
+    if abs(apart) > _MIN_REPORTED_DIFFERENCE:
         _log.warning(
             "set the clock of this machine, or that of the database: they differ, and servers follow that of "
             "the database",

@@ -22,7 +22,7 @@ ANSWER_SECONDS = 10.0
 """Seconds for one statement, and for waiting for a free connection of the pool."""
 LOOK_SECONDS = 2.0
 """Seconds for the statement that checks whether the database responds."""
-_SERVER: Final = """
+_SERVER_SETTINGS: Final = """
 SET statement_timeout = '30s'; SET lock_timeout = '20s'; SET idle_in_transaction_session_timeout = '5s'"""
 _CLIENT_GONE: Final = "SET client_connection_check_interval = '1s'"
 """Setting that makes the server cancel a statement whose client has disconnected, for example after a
@@ -30,7 +30,7 @@ timeout."""
 _LOOKS_FOR_CLIENTS: Final = (14,)
 """The first PostgreSQL version with this setting."""
 # Errors of the server or the network, which are not the fault of one change.
-AWAY: Final = (
+AWAY_ERRORS: Final = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
@@ -42,12 +42,12 @@ AWAY: Final = (
     TimeoutError,
 )
 # Errors of a lost connection, including internal errors of asyncpg if the connection was lost while idle.
-CUT: Final = (*AWAY, asyncpg.InterfaceError, asyncpg.InternalClientError)
+CUT_ERRORS: Final = (*AWAY_ERRORS, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _LOST_STATEMENTS: Final = (
     asyncpg.InvalidSQLStatementNameError,
     asyncpg.DuplicatePreparedStatementError,
 )
-_ROUNDS: Final = 3
+_MAX_ROUNDS: Final = 3
 _UNCHANGED: Final = "nothing was changed. Try again shortly."
 _POOLED: Final = (
     "database_url: name the PostgreSQL server itself, or a pooler that keeps a connection for each client "
@@ -68,9 +68,9 @@ async def limit(connection: asyncpg.Connection[Any]) -> None:
     if connection.get_server_version() >= _LOOKS_FOR_CLIENTS:
         # The setting is refused if the server's operating system does not support it.
         with suppress(asyncpg.InvalidParameterValueError):
-            await connection.execute(f"{_SERVER}; {_CLIENT_GONE}")
+            await connection.execute(f"{_SERVER_SETTINGS}; {_CLIENT_GONE}")
             return
-    await connection.execute(_SERVER)
+    await connection.execute(_SERVER_SETTINGS)
 
 
 async def first_connection(url: str) -> asyncpg.Connection[Any]:
@@ -89,7 +89,7 @@ async def first_connection(url: str) -> asyncpg.Connection[Any]:
         raise BadSetting(f"database_url: choose a user and a database that are there: {error}") from error
     except TimeoutError as error:
         raise DatabaseUnavailable("The database cannot be reached: it does not answer") from error
-    except (*CUT, asyncpg.PostgresError) as error:
+    except (*CUT_ERRORS, asyncpg.PostgresError) as error:
         raise DatabaseUnavailable(f"The database cannot be reached: {error}") from error
     return connection
 
@@ -105,7 +105,7 @@ async def _refuse_shared(url: str, connection: asyncpg.Connection[Any]) -> None:
         return
     other = await asyncpg.connect(url, timeout=CONNECT_SECONDS, command_timeout=CONNECT_SECONDS)
     try:
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             before = await _process(connection)
             async with other.transaction():
                 if await _process(other) == before or await _process(connection) != before:
@@ -154,7 +154,7 @@ class PooledSession:
                 await self._pool.release(connection)
         except TimeoutError as error:
             raise DatabaseUnavailable(f"The database does not answer; {_UNCHANGED}") from error
-        except CUT as error:
+        except CUT_ERRORS as error:
             raise DatabaseUnavailable(f"The database cannot be reached; {_UNCHANGED}") from error
 
     async def _free_connection(self) -> Any:

@@ -21,9 +21,9 @@ from msgspec import Struct
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.subnets import make_network
 
-LABEL: Final = "windlass.build-network"
+NETWORK_LABEL: Final = "windlass.build-network"
 """Label of build networks; its value is the installation's id."""
-PREFIX: Final = 28
+PREFIX_LENGTH: Final = 28
 """Prefix length of a build network. It is small, because the steps of a build run one after the other."""
 MAX_NETWORK_AGE_SECONDS: Final = 24 * 3600
 """Age in seconds after which a network counts as abandoned. Younger networks may belong to builds of another
@@ -52,11 +52,11 @@ class BuildNetworks:
         name = f"wdl-build-{uuid.uuid4()}"
         body = {
             "Name": name,
-            "Labels": {LABEL: self._installation},
+            "Labels": {NETWORK_LABEL: self._installation},
             "Options": {"com.docker.network.bridge.enable_icc": "false"},
         }
         try:
-            await make_network(self._docker, body, self._pool, PREFIX, builds=True)
+            await make_network(self._docker, body, self._pool, PREFIX_LENGTH, builds=True)
             yield name
         finally:
             self._left.add(name)
@@ -68,7 +68,7 @@ class BuildNetworks:
         builds."""
         for name in list(self._left):
             await self._remove(name)
-        params = {"filters": {"label": [f"{LABEL}={self._installation}"]}}
+        params = {"filters": {"label": [f"{NETWORK_LABEL}={self._installation}"]}}
         for network in await self._docker.read_list("/networks", list[_LeftoverNetwork], params=params):
             if time.time() - network.created.timestamp() > MAX_NETWORK_AGE_SECONDS:
                 await self._remove(network.id)

@@ -31,7 +31,7 @@ from windlass.docker.builds.context import packing
 from windlass.docker.builds.engine_turn import EngineTurn
 from windlass.docker.builds.expansion import inherited
 from windlass.docker.builds.guard import (
-    MARK,
+    SCOPE_ARGUMENT,
     Around,
     Rewritten,
     by_digest,
@@ -39,26 +39,26 @@ from windlass.docker.builds.guard import (
     is_plain_image,
     rewritten,
 )
-from windlass.docker.builds.image_metadata import NOTES, notes_of
+from windlass.docker.builds.image_metadata import NOTES_LABEL, notes_of
 from windlass.docker.builds.leftover_steps import LeftSteps
 from windlass.docker.builds.progress import BuildProgress
 from windlass.docker.builds.step_scores import raised_scores
 from windlass.docker.client import Away, Docker, EngineRefused
-from windlass.docker.client.answers import REFUSES, AnswerTooLong
-from windlass.docker.client.built_images import KEY, SERVICE, BuiltImages
+from windlass.docker.client.answers import REFUSED_PREFIX, AnswerTooLong
+from windlass.docker.client.built_images import KEY_LABEL, SERVICE_LABEL, BuiltImages
 from windlass.docker.client.engine_memory import PullBackoff
 from windlass.docker.client.image_limits import why_unfit
 from windlass.docker.client.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
 from windlass.docker.client.pulled_images import NOTES_FOLDER, ImageUser, PulledImages
 from windlass.docker.client.subnets import SubnetsUsedUp
-from windlass.engines.image_names import OURS
+from windlass.engines.image_names import WINDLASS_PREFIX
 from windlass.engines.registries import BuildRegistry
 from windlass.engines.workload import MAX_EXPOSED_PORTS, Artifact
 
 if TYPE_CHECKING:
     from windlass.docker.builds.recipes import ChosenDockerfile
 
-INSTALLATION: Final = "windlass.installation"
+INSTALLATION_LABEL: Final = "windlass.installation"
 CPU_PERIOD_MICROSECONDS: Final = 100_000
 MEGABYTE: Final = 1024 * 1024
 HEREDOCS_SINCE: Final = 23
@@ -69,7 +69,7 @@ MAX_INTERRUPTED_SERVICES: Final = 10_000
 """Maximum number of entries in `_interrupted`."""
 WAIT_NOTICE_SECONDS: Final = 1.0
 """Seconds of waiting for BuildKit after which the build log reports the wait."""
-UNNAMED: Final = "<none>:<none>"
+UNNAMED_IMAGE: Final = "<none>:<none>"
 """Name that older engines report for an unnamed image."""
 
 SERVICE_ID_LENGTH: Final = 36
@@ -170,7 +170,7 @@ class DockerBuilder:
     async def prune(self, service: str, kept_keys: Collection[str]) -> None:
         with self._translated():
             for metadata in await self._images(of=service):
-                if metadata["Labels"].get(KEY, "") not in kept_keys:
+                if metadata["Labels"].get(KEY_LABEL, "") not in kept_keys:
                     await self._forget(metadata)
             await self._pulled.keep(service, "run", kept_keys)
 
@@ -198,7 +198,7 @@ class DockerBuilder:
                 await self._pulled.discard(service)
             for metadata in unused:
                 labels = metadata["Labels"]
-                if (labels.get(SERVICE, ""), labels.get(KEY, "")) not in self._building:
+                if (labels.get(SERVICE_LABEL, ""), labels.get(KEY_LABEL, "")) not in self._building:
                     await self._forget(metadata)
 
     async def _build(self, order: Order, say: Say) -> Artifact:
@@ -360,11 +360,11 @@ class DockerBuilder:
             "dockerfile": dockerfile.files.dockerfile,
             "buildargs": dict(order.arguments),
             "labels": {
-                INSTALLATION: self._installation,
-                SERVICE: order.service,
-                KEY: order.key,
+                INSTALLATION_LABEL: self._installation,
+                SERVICE_LABEL: order.service,
+                KEY_LABEL: order.key,
                 # Even if it is empty, so that the repository's Dockerfile cannot set the label.
-                NOTES: dockerfile.notes.written(),
+                NOTES_LABEL: dockerfile.notes.written(),
             },
             "target": dockerfile.stage or None,
             "version": "2" if kit else "1",
@@ -402,7 +402,7 @@ class DockerBuilder:
         would be removed with the note."""
         user = ImageUser(order.service, order.org, "build")
         metadata = await self._found(ref, user, say)
-        check_image(ref, metadata, order.service, SERVICE, around.platform["TARGETPLATFORM"])
+        check_image(ref, metadata, order.service, SERVICE_LABEL, around.platform["TARGETPLATFORM"])
         await self._pulled.note_use(user, ref, str(metadata["Id"]))
         return metadata
 
@@ -474,8 +474,8 @@ class DockerBuilder:
     async def _images(self, *, of: str = "", dangling: bool = False) -> list[_ImageSummary]:
         """Returns images of this installation, either by service id pattern (`of`), or unnamed (`dangling`).
         One list of all images could be too long, because the engine includes all labels of each image."""
-        chosen = {"dangling": ["true"]} if dangling else {"reference": [f"{OURS}{of}"]}
-        params = {"filters": {"label": [f"{INSTALLATION}={self._installation}"], **chosen}}
+        chosen = {"dangling": ["true"]} if dangling else {"reference": [f"{WINDLASS_PREFIX}{of}"]}
+        params = {"filters": {"label": [f"{INSTALLATION_LABEL}={self._installation}"], **chosen}}
         return list(await self._docker.read_list("/images/json", list[_ImageSummary], params=params))
 
     async def _services(self, prefix: str = "") -> set[str]:
@@ -488,7 +488,7 @@ class DockerBuilder:
                 raise
             parts = [await self._services(prefix + character) for character in _OF_IDS]
             return set().union(*parts)
-        return {service for metadata in images if (service := metadata["Labels"].get(SERVICE))}
+        return {service for metadata in images if (service := metadata["Labels"].get(SERVICE_LABEL))}
 
     async def _forget(self, metadata: _ImageSummary, *, force: bool = False) -> None:
         for name in _names(metadata) or [metadata["Id"]]:
@@ -512,7 +512,9 @@ class DockerBuilder:
         except EngineRefused:
             return False
         is_named = bool(history and history[0].tags)
-        return not is_named and any(f"ARG {MARK}={scope}" in origin.created_by for origin in history)
+        return not is_named and any(
+            f"ARG {SCOPE_ARGUMENT}={scope}" in origin.created_by for origin in history
+        )
 
     async def _delete(self, path: str, force: bool = False) -> None:
         try:
@@ -532,7 +534,7 @@ class DockerBuilder:
         except SubnetsUsedUp as used_up:
             raise BuildError(str(used_up)) from used_up
         except EngineRefused as refused:
-            raise BuildError(f"{REFUSES}: {refused.message}") from refused
+            raise BuildError(f"{REFUSED_PREFIX}: {refused.message}") from refused
 
 
 async def _rewrite(dockerfile: ChosenDockerfile, around: Around) -> Rewritten:
@@ -550,11 +552,11 @@ def _parse_exposed(names: Iterable[str]) -> tuple[list[int], list[str]]:
 
 
 def _ref(service: str, key: str) -> str:
-    return f"{OURS}{service}:{key}"
+    return f"{WINDLASS_PREFIX}{service}:{key}"
 
 
 def _names(metadata: _ImageSummary) -> list[str]:
-    return [name for name in metadata["RepoTags"] or () if name != UNNAMED]
+    return [name for name in metadata["RepoTags"] or () if name != UNNAMED_IMAGE]
 
 
 def _default_shell(kit: bool) -> str:

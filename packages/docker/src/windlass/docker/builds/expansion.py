@@ -38,9 +38,9 @@ _NOT_REPEATED: Final = frozenset({"ADD", "ARG", "COPY", "ENV", "FROM", "RUN"})
 _VARIABLE: Final = re.compile(
     r"\$\{?(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?![^\x00-\x7f])|(?P<uncertain>[A-Za-z_0-9@*#?$!-]|[^\x00-\x7f]))"
 )
-_REPLACES: Final = re.compile(r"\$\{.[^}:+?#%/-]*/", re.DOTALL)
-_OTHERWISE: Final = re.compile(r"(\$\{[A-Za-z_][A-Za-z0-9_]*):?[-+?]")
-_SEVERAL: Final = re.compile(r"[\s-]")
+_SUBSTITUTION: Final = re.compile(r"\$\{.[^}:+?#%/-]*/", re.DOTALL)
+_DEFAULT_VALUE: Final = re.compile(r"(\$\{[A-Za-z_][A-Za-z0-9_]*):?[-+?]")
+_PORT_SEPARATORS: Final = re.compile(r"[\s-]")
 """Characters with which a value can list several ports: `80 81`, `80-90`."""
 _PORTS: Final = re.compile(r"(?P<first>[0-9]{1,5})-(?P<last>[0-9]{1,5})(?:/[A-Za-z]+)?")
 _NOT_PLAIN: Final = re.compile(r"[$'\"\\`]")
@@ -70,7 +70,7 @@ def inherited(images: Iterable[Mapping[str, Any]]) -> FromImages:
         for variable in config.get("Env") or ():
             name, _, value = str(variable).partition("=")
             lengths[name] = max(lengths.get(name, 0), len(value))
-            if _SEVERAL.search(value):
+            if _PORT_SEPARATORS.search(value):
                 several.add(name)
     return FromImages(lengths, frozenset(several), settings, tuple(triggers))
 
@@ -135,7 +135,7 @@ class _SizeCount:
         elif each.name == "ARG":
             for argument in arguments(each, self._escape):
                 given, default = self._given.get(argument.name, ""), argument.default or ""
-                several = bool(_SEVERAL.search(given)) or self._can_be_several(default)
+                several = bool(_PORT_SEPARATORS.search(given)) or self._can_be_several(default)
                 self._set(argument.name, max(self._size(default), len(given)), several=several)
         elif each.name not in _NOT_REPEATED:
             # Relative WORKDIRs are appended to each other, so that each adds to the total.
@@ -153,7 +153,7 @@ class _SizeCount:
         size = len(text)
         for variable in _VARIABLE.finditer(text):
             size += self._lengths.get(variable["name"], 0) if variable["name"] else self._longest
-        return size * size if _REPLACES.search(text) else size
+        return size * size if _SUBSTITUTION.search(text) else size
 
     def _port_count(self, line: int, word: str) -> int:
         if not self._can_be_several(word):
@@ -168,7 +168,7 @@ class _SizeCount:
 
     def _can_be_several(self, text: str) -> bool:
         """Returns whether the expanded text could contain a blank or a hyphen, and so list several ports."""
-        if _SEVERAL.search(_OTHERWISE.sub(r"\1", text)) or _REPLACES.search(text):
+        if _PORT_SEPARATORS.search(_DEFAULT_VALUE.sub(r"\1", text)) or _SUBSTITUTION.search(text):
             return True
         return any(
             not variable["name"] or variable["name"] in self._several for variable in _VARIABLE.finditer(text)

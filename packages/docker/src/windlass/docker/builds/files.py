@@ -17,7 +17,7 @@ from windlass.builders.builder import BuildError, Order
 from windlass.detect.dockerfile.instructions import is_plain_path
 from windlass.docker.builds.context import EXTERNAL_DOCKERFILE, BuildContext, folder_of
 
-_INSIDE: Final = "/windlass-files"
+_FILES_FOLDER: Final = "/windlass-files"
 _USER: Final = "65532:65532"
 _PYTHON: Final = (
     "has() {{ command -v $1 >/dev/null; }}; if has python3; then :; "
@@ -52,7 +52,7 @@ def files_of(order: Order) -> BuildContext:
         user=_USER,
         # A new volume inherits the owner of the folder at its mount point.
         folders="".join(f" && mkdir -p {at} && chown {_USER} {at}" for at in order.settings.mounts),
-        inside=_INSIDE,
+        inside=_FILES_FOLDER,
         root=order.root,
     )
     return BuildContext(

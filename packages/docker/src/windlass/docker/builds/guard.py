@@ -25,16 +25,16 @@ from windlass.builders.substitution import BadWord, substitute
 from windlass.docker.builds.expansion import FromImages, check_expansion
 from windlass.engines.image_names import NOT_ITS_OWN, is_ours, with_registry
 
-MARK: Final = "WINDLASS_BUILD_SCOPE"
+SCOPE_ARGUMENT: Final = "WINDLASS_BUILD_SCOPE"
 """Name of an ARG in every stage. Its value becomes part of the cache keys of BuildKit and the classic
 builder."""
 
 _IMAGE: Final = re.compile(r"[A-Za-z0-9](?!.*://)(?!.*\.\.)(?!.*/\./)[A-Za-z0-9._/:@-]*")
 """Names of images. With a part `..` or `.`, a name would lead to other parts of the engine's API."""
-_REMOTE: Final = re.compile(
+_REMOTE_SOURCE: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s][^/\s@]*+@[^/\s][^/\s:]*+:|github\.com/", re.IGNORECASE
 )
-_FLAGS: Final = {
+_ALLOWED_FLAGS: Final = {
     "ADD": {"chown", "chmod", "checksum", "exclude", "keep-git-dir", "link", "unpack"},
     "COPY": {"chown", "chmod", "exclude", "from", "link", "parents"},
     "FROM": {"platform"},
@@ -53,15 +53,15 @@ _SAME_FLAGS: Final[Mapping[str, frozenset[str]]] = {
 files that later steps write into a volume."""
 _SPECIAL_ARGUMENTS: Final = ("SOURCE_DATE_EPOCH",)
 """Build arguments that change BuildKit's behaviour, besides the platform arguments."""
-_PLAIN: Final = re.compile(r"[^\s'\"\\`]*")
+_PLAIN_TEXT: Final = re.compile(r"[^\s'\"\\`]*")
 _PLAIN_SOURCE: Final = re.compile(r"[^$'\"\\`]*")
 _WILD_CARD: Final = re.compile(r"[*?\[]")
-_ROOT: Final = ("root", "0")
-_NETWORKS: Final = ("default", "none")
+_ROOT_USERS: Final = ("root", "0")
+_ALLOWED_NETWORKS: Final = ("default", "none")
 _NOT_AS_TRIGGER: Final = ("ADD", "RUN")
 """Instructions not allowed in a base image's ONBUILD: they would run before the cache scope is set, or
 without being checked here."""
-_MOUNTS: Final = ("bind", "cache", "tmpfs")
+_ALLOWED_MOUNTS: Final = ("bind", "cache", "tmpfs")
 _CACHE_OPTIONS: Final = (
     *("type", "id", "target", "dst", "destination", "from", "sharing"),
     *("ro", "readonly", "rw", "readwrite", "mode", "uid", "gid"),
@@ -135,7 +135,7 @@ def rewritten(text: str, around: Around) -> Rewritten:
     arguments = {
         name: value
         for name, value in around.arguments.items()
-        if name != MARK and not name.upper().startswith(_SELECTS_A_FRONTEND)
+        if name != SCOPE_ARGUMENT and not name.upper().startswith(_SELECTS_A_FRONTEND)
     }
     return Rewritten(content, tuple(dict.fromkeys(writing.images)), arguments, writing.is_plain())
 
@@ -145,7 +145,7 @@ def is_plain_image(image: Mapping[str, Any]) -> bool:
     drops files that steps write into them) and for images with a user (the classic builder creates WORKDIR
     folders as root)."""
     config = image.get("Config") or {}
-    is_root = (config.get("User") or "root") in _ROOT
+    is_root = (config.get("User") or "root") in _ROOT_USERS
     return is_root and not config.get("Volumes") and not config.get("OnBuild")
 
 
@@ -159,8 +159,8 @@ def check_image(ref: str, image: Mapping[str, Any], service: str, label: str, pl
     config = image.get("Config") or {}
     if (config.get("Labels") or {}).get(label, service) != service:
         raise BuildError(f"Use another image than {ref}: it was built for another service")
-    if any(str(variable).partition("=")[0] == MARK for variable in config.get("Env") or ()):
-        raise BuildError(f"Use another image than {ref}: it sets {MARK}, which Windlass sets")
+    if any(str(variable).partition("=")[0] == SCOPE_ARGUMENT for variable in config.get("Env") or ()):
+        raise BuildError(f"Use another image than {ref}: it sets {SCOPE_ARGUMENT}, which Windlass sets")
     made_for = "/".join(str(image.get(part) or "") for part in ("Os", "Architecture", "Variant")).rstrip("/")
     if not _is_platform(made_for, platform):
         raise BuildError(
@@ -208,7 +208,7 @@ def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
             or read[0].name in _NOT_AS_TRIGGER
             or (read[0].flags and read[0].name != "HEALTHCHECK")
             or read[0].heredocs
-            or MARK in trigger
+            or SCOPE_ARGUMENT in trigger
         ):
             raise BuildError(
                 f"Use another image than {ref}, and write its step into the Dockerfile: ONBUILD "
@@ -232,7 +232,7 @@ class _DockerfileWriter:
             yield self._line(argument.line, f"ARG {argument.name}{default}")
         for stage, start in zip(self._read.stages, self._read.starts, strict=True):
             yield self._write_from(stage, start)
-            yield f"ARG {MARK}={self._around.scope}"
+            yield f"ARG {SCOPE_ARGUMENT}={self._around.scope}"
             yield from self._stage(stage)
 
     def is_plain(self) -> bool:
@@ -357,7 +357,7 @@ class _DockerfileWriter:
 
     def _check_source(self, instruction: Instruction, source: str, variables: Mapping[str, str]) -> None:
         meant = self._value(source, variables)
-        if _REMOTE.match(meant):
+        if _REMOTE_SOURCE.match(meant):
             raise BuildRefused(
                 instruction.line,
                 f"download {_shorten(_without_login(meant))} in a RUN step, or commit it to the repository: "
@@ -399,7 +399,7 @@ class _DockerfileWriter:
     def _run_flag(self, stage: Stage, line: int, name: str, value: str) -> tuple[str, str]:
         if name == "mount":
             return name, self._mount(stage, line, value)
-        if name == "network" and value.lower() in _NETWORKS:
+        if name == "network" and value.lower() in _ALLOWED_NETWORKS:
             return name, value.lower()
         if name == "security" and value.lower() == "sandbox":
             return name, value.lower()
@@ -411,7 +411,7 @@ class _DockerfileWriter:
         if len(flags) != len(options):
             raise BuildRefused(line, f"RUN --mount={_shorten(value)}: give each option only once")
         kind = flags.get("type", "bind").lower()
-        if kind not in _MOUNTS:
+        if kind not in _ALLOWED_MOUNTS:
             raise BuildRefused(
                 line,
                 f"leave out RUN --mount=type={_shorten(kind)}, which is not supported here"
@@ -435,7 +435,7 @@ class _DockerfileWriter:
     # Common to all instructions
 
     def _check_flags(self, instruction: Instruction) -> None:
-        allowed = _FLAGS.get(instruction.name)
+        allowed = _ALLOWED_FLAGS.get(instruction.name)
         if allowed is None:
             return
         if instruction.text.startswith("--"):
@@ -451,7 +451,7 @@ class _DockerfileWriter:
             self._check_plain(instruction, value)
 
     def _check_plain(self, instruction: Instruction, value: str) -> None:
-        if not _PLAIN.fullmatch(value):
+        if not _PLAIN_TEXT.fullmatch(value):
             raise BuildRefused(
                 instruction.line,
                 f"{instruction.name}: write the flag {_shorten(value)} without quotes and backslashes",
@@ -492,8 +492,8 @@ def _check_names(instruction: Instruction, escape: str) -> None:
 def _check_name(line: int, name: str) -> None:
     """Raises BuildRefused for the variable of the scope: with the scope of another service, steps of this
     Dockerfile could become cached steps of that service."""
-    if name == MARK:
-        raise BuildRefused(line, f"choose another name than {MARK}, which Windlass sets")
+    if name == SCOPE_ARGUMENT:
+        raise BuildRefused(line, f"choose another name than {SCOPE_ARGUMENT}, which Windlass sets")
 
 
 def _check_heredocs(instruction: Instruction, line: str) -> None:
@@ -506,7 +506,7 @@ def _check_heredocs(instruction: Instruction, line: str) -> None:
 def _makes_folders_as_root(steps: Iterable[Instruction]) -> bool:
     """Returns whether no WORKDIR follows a USER. BuildKit creates the folder of a WORKDIR for that user, the
     classic builder for root."""
-    later = dropwhile(lambda each: each.name != "USER" or each.text in _ROOT, steps)
+    later = dropwhile(lambda each: each.name != "USER" or each.text in _ROOT_USERS, steps)
     return all(each.name != "WORKDIR" for each in later)
 
 

@@ -12,7 +12,7 @@ from windlass.base.foreign_json import BadJson, read_json
 from windlass.detect.recipe import SITE_FOLDER
 from windlass.engines.workload import Artifact, StaticSite
 
-NOTES: Final = "windlass.recipe"
+NOTES_LABEL: Final = "windlass.recipe"
 """Name of the label that stores `ImageNotes` as JSON."""
 
 
@@ -43,6 +43,6 @@ class ImageNotes(Struct, frozen=True, omit_defaults=True):
 
 def notes_of(labels: Mapping[str, str]) -> ImageNotes:
     try:
-        return read_json(labels.get(NOTES) or "{}", ImageNotes)
+        return read_json(labels.get(NOTES_LABEL) or "{}", ImageNotes)
     except BadJson:
         return ImageNotes()  # the label was set by a Dockerfile, not by Windlass

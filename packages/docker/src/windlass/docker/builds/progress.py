@@ -22,14 +22,14 @@ MAX_RECORDED_LAYERS: Final = 500
 MAX_SHOWN_STEP_LENGTH: Final = 200
 """Maximum length of a step in an error message, in characters."""
 MASK: Final = "••••"
-_HIDDEN: Final = ("[internal]", "copy /context")
+_HIDDEN_STEPS: Final = ("[internal]", "copy /context")
 # The colour codes with which the classic builder marks stderr.
 _COLOUR = re.compile(rb"\x1b\[(?:91|0)m")
 _ITS_OWN: Final = ("Removing intermediate container", " ---> ", "Step ")
 _STEP = re.compile(r"Step \d+/\d+ : ")
 _LAYER = re.compile(r" ---> ([0-9a-f]{12,64})\Z")
 _MOUNTS = re.compile(r"--mount=\S+ +")
-_CODE = re.compile(r"(?:non-zero code|exit code): (\d+)")
+_EXIT_CODE = re.compile(r"(?:non-zero code|exit code): (\d+)")
 
 Say = Callable[[str], None]
 
@@ -108,7 +108,7 @@ class BuildProgress:
         return self._masked(self._reason())
 
     def _reason(self) -> str:
-        code = _CODE.search(self.error)
+        code = _EXIT_CODE.search(self.error)
         why = f"it exited with code {code[1]}" if code else self.error
         if code and (line := error_line(self._last)):
             why = f"{line} (exit code {code[1]})"
@@ -150,7 +150,7 @@ class BuildProgress:
             self._lines_of(step.digest).close()
             if "context canceled" not in step.error or not self._step:
                 self._step, self._last = step.name, self._outputs.get(step.digest, self._last)
-        if not step.started or step.digest in self._told or step.name.startswith(_HIDDEN):
+        if not step.started or step.digest in self._told or step.name.startswith(_HIDDEN_STEPS):
             return
         self._told.add(step.digest)
         self._say(f"{step.name} (from the cache)" if step.cached else step.name)

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from windlass.base import dockerignore
 from windlass.base.file_names import read_beginning
-from windlass.builders.builder import FILES, BuildError, BuildSettings, Order
+from windlass.builders.builder import FILES_BUILDER, BuildError, BuildSettings, Order
 from windlass.builders.folder_recipe import tree_of
 from windlass.builders.node_packages import Package, builds_of, package, workspace_of
 from windlass.builders.plan import DockerfileChoice, plan_of
@@ -48,7 +48,7 @@ def choose_dockerfile(order: Order, caches: bool) -> ChosenDockerfile:
     """Chooses the Dockerfile for an application's folder. `caches`: whether the engine supports cache
     mounts."""
     folder = folder_of(order)
-    if order.settings.builder == FILES:
+    if order.settings.builder == FILES_BUILDER:
         return ChosenDockerfile(files_of(order), None)
     if order.settings.is_dockerfile_left_out:
         return _of_recipe(order, folder, caches)

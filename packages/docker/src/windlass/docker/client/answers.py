@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from windlass.base.foreign_json import BadJson, read_json
 
-REFUSES: Final = "Check the settings of the service, or ask the operator: the Docker engine refuses"
+REFUSED_PREFIX: Final = "Check the settings of the service, or ask the operator: the Docker engine refuses"
 """Prefix of the error message for a refusal without a specific remedy."""
 _NO_ADDRESS: Final = "no available IPv4 addresses"
 _NO_USER: Final = re.compile(r"unable to find (user|group) ([\w.-]{1,100}): no matching entries")
@@ -24,7 +24,7 @@ def refusal(message: str) -> str:
         return f"Correct USER in the Dockerfile, or add the {kind} {name} there: the image has no such {kind}"
     if _NO_ADDRESS in message:
         return "Run fewer instances, or move services to another environment: the network of this one is full"
-    return f"{REFUSES}: {message}"
+    return f"{REFUSED_PREFIX}: {message}"
 
 
 class Away(Exception):
@@ -51,7 +51,7 @@ class AnswerTooLong(EngineRefused):
         super().__init__(500, message)
 
 
-NONSENSE: Final = "Check the address: a Docker engine does not answer like this"
+NOT_AN_ENGINE: Final = "Check the address: a Docker engine does not answer like this"
 
 
 def decode(body: bytes, type: Any = Any) -> Any:
@@ -60,13 +60,13 @@ def decode(body: bytes, type: Any = Any) -> Any:
     try:
         return read_json(body, type)
     except BadJson as error:
-        raise EngineRefused(500, NONSENSE) from error
+        raise EngineRefused(500, NOT_AN_ENGINE) from error
 
 
 def an_object(value: Any) -> dict[str, Any]:
     """Returns the value if it is a JSON object. Raises EngineRefused for any other value."""
     if not isinstance(value, dict):
-        raise EngineRefused(500, NONSENSE)
+        raise EngineRefused(500, NOT_AN_ENGINE)
     return value
 
 

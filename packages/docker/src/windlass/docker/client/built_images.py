@@ -11,11 +11,11 @@ from typing import Final
 from windlass.docker.client.answers import EngineRefused
 from windlass.docker.client.client import Docker
 from windlass.docker.client.images import image, pull, push
-from windlass.engines.image_names import OURS
+from windlass.engines.image_names import WINDLASS_PREFIX
 from windlass.engines.registries import BuildRegistry, parse_ref
 
-SERVICE: Final = "windlass.service"
-KEY: Final = "windlass.key"
+SERVICE_LABEL: Final = "windlass.service"
+KEY_LABEL: Final = "windlass.key"
 
 
 class BuiltImages:
@@ -40,7 +40,7 @@ class BuiltImages:
 
     async def fetch(self, ref: str) -> bool:
         """Pulls a built image that the engine does not have. Returns whether the registry had the image."""
-        if self._registry is None or not ref.startswith(OURS):
+        if self._registry is None or not ref.startswith(WINDLASS_PREFIX):
             return False
         remote = self._registry.name_of(ref)
         try:
@@ -59,7 +59,10 @@ class BuiltImages:
         """Returns whether the image's labels match the service and the key in its name."""
         labels = ((await image(self._docker, remote) or {}).get("Config") or {}).get("Labels") or {}
         named = parse_ref(ref)
-        return (labels.get(SERVICE), labels.get(KEY)) == (named.name.removeprefix(OURS), named.tag)
+        return (labels.get(SERVICE_LABEL), labels.get(KEY_LABEL)) == (
+            named.name.removeprefix(WINDLASS_PREFIX),
+            named.tag,
+        )
 
     async def _tag(self, ref: str, other: str) -> None:
         named = parse_ref(other)

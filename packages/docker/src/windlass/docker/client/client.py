@@ -85,7 +85,7 @@ SHUTDOWN_ERRORS: Final = (
 
 _OF_PATHS: Final = frozenset({".", ".."})
 """Parts of a name that would lead to another part of the engine's API."""
-_RECOGNISES: Final = "recognising"
+_IDENTITY_REQUEST: Final = "recognising"
 """Marks the request that reads the engine's id. Its own connection does not trigger another such request."""
 
 
@@ -269,12 +269,12 @@ class Docker:
         """Raises WrongEngine if the engine at the address is not the expected engine."""
         import aiohttp  # noqa: PLC0415 (as above)
 
-        if context.trace_request_ctx == _RECOGNISES:
+        if context.trace_request_ctx == _IDENTITY_REQUEST:
             return
         timeout = aiohttp.ClientTimeout(total=ENGINE_ID_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
         async with session.get(
             f"{self._base}/info",
-            trace_request_ctx=_RECOGNISES,
+            trace_request_ctx=_IDENTITY_REQUEST,
             timeout=timeout,
             headers={"Connection": "close"},
             allow_redirects=False,

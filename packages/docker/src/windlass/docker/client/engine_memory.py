@@ -32,14 +32,14 @@ more."""
 MEMORY_DIVISOR: Final = 8
 """Divisor of the machine's total memory: the growth is limited to one part in `MEMORY_DIVISOR`."""
 TOO_MUCH: Final = "the engine needs too much memory for it"
-PAUSED: Final = "the engine needed too much memory for others of the organization"
+PAUSED_REASON: Final = "the engine needed too much memory for others of the organization"
 FIRST_PAUSE, MAX_PAUSE = 60.0, 3600.0
 """Pause in seconds before an organization may pull again: the first pause (after the second such pull), and
 the maximum."""
-_GROUPS: Final = Path("/sys/fs/cgroup")
+_CGROUP_FOLDER: Final = Path("/sys/fs/cgroup")
 _CHECK_INTERVAL: Final = 0.05
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-_NAME: Final = "dockerd\n"
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_ENGINE_COMMAND: Final = "dockerd\n"
 _log = log("engines.docker")
 
 
@@ -80,7 +80,7 @@ class PullBackoff:
         now = time.monotonic()
         self._pauses = {each: pause for each, pause in self._pauses.items() if now < pause[1] + MAX_PAUSE}
         if now < self._pauses.get(org, (0.0, now))[1]:
-            raise EngineRefused(429, PAUSED)
+            raise EngineRefused(429, PAUSED_REASON)
         try:
             yield
         except EngineRefused as refused:
@@ -97,7 +97,7 @@ class PullBackoff:
         )
 
 
-def is_limited(host: str, proc: Path = Path("/proc"), groups: Path = _GROUPS) -> bool | None:
+def is_limited(host: str, proc: Path = Path("/proc"), groups: Path = _CGROUP_FOLDER) -> bool | None:
     """Returns whether a control group limits the engine's memory; None if the engine's process is not
     visible."""
     try:
@@ -134,7 +134,7 @@ async def _end_above(most: int, process: int, limit: asyncio.Timeout) -> None:
 def _resident(process: int) -> int:
     """Returns the resident memory of a process in bytes; 0 if the process does not exist."""
     with suppress(OSError, ValueError, IndexError):
-        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE_BYTES
     return 0
 
 
@@ -152,7 +152,9 @@ def _process_of(host: str) -> int:
 
 
 def _only_engine() -> int:
-    found = [entry.parent.name for entry in Path("/proc").glob("[0-9]*/comm") if _name(entry) == _NAME]
+    found = [
+        entry.parent.name for entry in Path("/proc").glob("[0-9]*/comm") if _name(entry) == _ENGINE_COMMAND
+    ]
     return int(found[0]) if len(found) == 1 else 0
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from windlass.base.subprocesses import in_thread
 from windlass.docker.client.answers import AnswerTooLong, EngineRefused
 from windlass.docker.client.client import Docker
-from windlass.docker.client.engine_memory import PAUSED, TOO_MUCH, limited_memory
+from windlass.docker.client.engine_memory import PAUSED_REASON, TOO_MUCH, limited_memory
 from windlass.engines.image_names import is_digest
 from windlass.engines.registries import RegistryLogin
 
@@ -162,7 +162,7 @@ async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
                 raise EngineRefused(502, str(message["error"]))
 
 
-_AWAY: Final = (
+_UNREACHABLE_ERRORS: Final = (
     r"no such host|connection refused|timeout|timed out|deadline|unreachable|no route|connection reset"
     r"|EOF|server misbehaving|exceeded|temporary failure"
 )
@@ -171,7 +171,7 @@ _RATE_LIMIT_ERRORS: Final = (
 )
 
 # Patterns of the engine's pull errors, and their remedies. The first matching entry is used.
-_REASONS: Final = (
+_PULL_ERRORS: Final = (
     (
         _RATE_LIMIT_ERRORS,
         "Deploy again later: the registry of {ref} allows no more pulls for now",
@@ -204,7 +204,7 @@ _REASONS: Final = (
         "Use an image with a shorter configuration and history than {ref}: they may have 512 KiB",
     ),
     (
-        PAUSED,
+        PAUSED_REASON,
         "Deploy {ref} again within the hour: the Docker engine needed too much memory for other images of "
         "this organization",
     ),
@@ -222,7 +222,7 @@ _REASONS: Final = (
         "Ask the operator for space: the disk of the Docker engine is full, {ref} is not pulled",
     ),
     (
-        _AWAY,
+        _UNREACHABLE_ERRORS,
         "Check the host of {ref}, or ask the operator to let the Docker engine reach it: its registry does "
         "not answer",
     ),
@@ -232,7 +232,7 @@ _REASONS: Final = (
 def is_undecided(message: str) -> bool:
     """Returns whether the failure leaves open whether the image exists: the registry is unavailable, or
     limits requests."""
-    return _reason(message)[0] in (_AWAY, _RATE_LIMIT_ERRORS)
+    return _reason(message)[0] in (_UNREACHABLE_ERRORS, _RATE_LIMIT_ERRORS)
 
 
 def why_not_pulled(ref: str, message: str, *, has_login: bool = False) -> str:
@@ -245,8 +245,8 @@ def why_not_pulled(ref: str, message: str, *, has_login: bool = False) -> str:
 
 
 def _reason(message: str) -> tuple[str, str]:
-    """Returns the first matching entry of `_REASONS`; two empty texts if none matches."""
-    fitting = (reason for reason in _REASONS if re.search(reason[0], message, re.IGNORECASE))
+    """Returns the first matching entry of `_PULL_ERRORS`; two empty texts if none matches."""
+    fitting = (reason for reason in _PULL_ERRORS if re.search(reason[0], message, re.IGNORECASE))
     return next(fitting, ("", ""))
 
 

@@ -31,7 +31,7 @@ NOTES_FOLDER: Final = "pulled"
 """Name of the folder with the notes, in the engine's folder."""
 MAX_IMAGES_OF_ORG: Final = 200
 """Maximum number of recorded images of one organization. Beyond that, the least recently used are removed."""
-_USES: Final = ("run", "build")
+_NOTE_KINDS: Final = ("run", "build")
 _log = log("engines.docker")
 
 
@@ -74,7 +74,7 @@ class PulledImages:
                 await self._release(path, noted)
 
     async def discard(self, service: str) -> None:
-        for use in _USES:
+        for use in _NOTE_KINDS:
             await self.keep(service, use, ())
 
     async def services(self) -> Collection[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from windlass.docker.client.answers import EngineAnswer, EngineRefused
 
-HEAD: Final = Layout(">BxxxI")
+FRAME_HEAD: Final = Layout(">BxxxI")
 MAX_FRAME_BYTES: Final = 1024 * 1024
 """Maximum size of a frame, in bytes. An engine sends at most 16 KB, or the bytes of one write."""
 
@@ -20,7 +20,7 @@ class Frames:
 
     def __init__(self) -> None:
         self._rest = bytearray()
-        self._needed = HEAD.size
+        self._needed = FRAME_HEAD.size
         """Number of bytes with which the next frame is complete, as far as it is known."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
@@ -28,16 +28,16 @@ class Frames:
         if len(self._rest) < self._needed:
             return []
         data, at, pieces = bytes(self._rest), 0, list[bytes]()
-        self._needed = HEAD.size
-        while len(data) - at >= HEAD.size:
-            _, length = HEAD.unpack_from(data, at)
+        self._needed = FRAME_HEAD.size
+        while len(data) - at >= FRAME_HEAD.size:
+            _, length = FRAME_HEAD.unpack_from(data, at)
             if length > MAX_FRAME_BYTES:
                 raise EngineRefused(500, f"The Docker engine announces a piece of {length} bytes")
-            upto = at + HEAD.size + length
+            upto = at + FRAME_HEAD.size + length
             if upto > len(data):
-                self._needed = HEAD.size + length
+                self._needed = FRAME_HEAD.size + length
                 break
-            pieces.append(data[at + HEAD.size : upto])
+            pieces.append(data[at + FRAME_HEAD.size : upto])
             at = upto
         del self._rest[:at]
         return pieces

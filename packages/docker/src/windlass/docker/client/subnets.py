@@ -18,12 +18,12 @@ from msgspec import Struct
 from windlass.base.subprocesses import in_thread
 from windlass.docker.client.answers import EngineRefused
 from windlass.docker.client.client import Docker
-from windlass.docker.client.transports import HERE
+from windlass.docker.client.transports import LOOPBACK
 
 MAX_PREFIX_LENGTH: Final = 24
 """Maximum prefix length of the range: at least 256 addresses."""
-_OVERLAPS: Final = "overlap"
-_ROUTES: Final = Path("/proc/net/route")
+_OVERLAP_ERROR: Final = "overlap"
+_ROUTE_TABLE: Final = Path("/proc/net/route")
 _MAX_ATTEMPTS: Final = 64
 """Maximum number of subnets to try, because other servers may use a subnet at the same time."""
 
@@ -89,7 +89,7 @@ async def make_network(
         try:
             await docker.json("POST", "/networks/create", body={**body, "IPAM": addresses})
         except EngineRefused as refused:
-            if _OVERLAPS not in refused.message:
+            if _OVERLAP_ERROR not in refused.message:
                 raise
         else:
             return
@@ -113,7 +113,7 @@ async def taken_subnets(docker: Docker, pool: IPv4Network) -> list[IPv4Network]:
     networks = await docker.read_list("/networks", list[_TakenNetwork])
     configs = [network.ipam.config or () for network in networks if network.ipam is not None]
     used = _networks(entry.subnet for config in configs for entry in config)
-    routes = await in_thread(_routes) if docker.address == HERE else []
+    routes = await in_thread(_routes) if docker.address == LOOPBACK else []
     # A wider route, such as a VPN's default route, does not conflict with a subnet.
     return [
         *(subnet for subnet in used if subnet.overlaps(pool)),
@@ -123,7 +123,7 @@ async def taken_subnets(docker: Docker, pool: IPv4Network) -> list[IPv4Network]:
 
 def _routes() -> list[IPv4Network]:
     with suppress(OSError, ValueError, IndexError):
-        rows = [line.split() for line in _ROUTES.read_text().splitlines()[1:]]
+        rows = [line.split() for line in _ROUTE_TABLE.read_text().splitlines()[1:]]
         return list(_networks(f"{_address(row[1])}/{_address(row[7])}" for row in rows))
     return []
 

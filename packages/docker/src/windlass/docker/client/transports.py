@@ -24,7 +24,7 @@ from windlass.docker.client.tls_failures import tls_reason
 if TYPE_CHECKING:
     import aiohttp
 
-HERE: Final = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.1"
 KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 4, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 2}
 """TCP keep-alive: idle time and interval in seconds, and the number of probes. An unreachable host is
 detected after 8 seconds."""
@@ -101,9 +101,9 @@ class SettingsTransport:
     def address(self) -> str:
         parts = urlsplit(self.host)
         if parts.scheme == "unix" or parts.hostname in (None, "localhost"):
-            return HERE
+            return LOOPBACK
         try:
-            return HERE if ip_address(parts.hostname).is_loopback else parts.hostname
+            return LOOPBACK if ip_address(parts.hostname).is_loopback else parts.hostname
         except ValueError as error:
             raise EngineRefused(
                 400,
@@ -194,7 +194,7 @@ class TlsTransport:
 
     @property
     def address(self) -> str:
-        return HERE if ip_address(self._address).is_loopback else self._address
+        return LOOPBACK if ip_address(self._address).is_loopback else self._address
 
     @property
     def no_answer(self) -> str:

@@ -12,10 +12,10 @@ from typing import Final
 
 from windlass.base.http_in.wire import CONTENT_LENGTH, FIELD_BLOCK, FIELD_TEXT, Bad, without_fields
 
-CHUNKED: Final = -1
+CHUNKED_LENGTH: Final = -1
 UNTIL_CLOSE: Final = -2
 
-_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})( " + FIELD_TEXT + rb"*)?")
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})( " + FIELD_TEXT + rb"*)?")
 _INTERPRETED_FIELDS: Final = re.compile(
     rb"\r\n(content-length|transfer-encoding|connection|keep-alive|proxy-connection|upgrade):[\t ]*([^\r]*)"
 )
@@ -33,7 +33,7 @@ class AnswerHead:
     def __init__(self, raw: bytes) -> None:
         """`raw` is the head, including the empty line at its end."""
         first, _, _ = raw.partition(b"\r\n")
-        line, block = _LINE.fullmatch(first), raw[len(first) : -4]
+        line, block = _STATUS_LINE.fullmatch(first), raw[len(first) : -4]
         if not line or not FIELD_BLOCK.fullmatch(block):
             raise Bad(502, "The head of its answer is not valid HTTP.")
         self.raw = raw
@@ -63,7 +63,7 @@ class AnswerHead:
             return 0, b""
         if coding is not None:
             self.keep = self.keep and length is None
-            framing, body_length = b"\r\nTransfer-Encoding: chunked", CHUNKED
+            framing, body_length = b"\r\nTransfer-Encoding: chunked", CHUNKED_LENGTH
         elif length is not None:
             body_length = int(length)
             framing = b"\r\nContent-Length: %d" % body_length
@@ -74,7 +74,7 @@ class AnswerHead:
     def head(self, *, close: bool, plain: bool = False) -> bytes:
         """Returns the head for the client. `plain`: the client is HTTP/1.0 and does not support chunked
         bodies."""
-        framing = b"" if plain and self.length == CHUNKED else self._framing
+        framing = b"" if plain and self.length == CHUNKED_LENGTH else self._framing
         return self._before + framing + (b"\r\nConnection: close\r\n\r\n" if close else b"\r\n\r\n")
 
     def switching(self) -> bytes:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from windlass.base.log import log
 from windlass.routers.builtin.tls_contexts import make_context
-from windlass.routers.router import CHECK, Certificate, Challenge, RouteError
+from windlass.routers.router import CHECK_PREFIX, Certificate, Challenge, RouteError
 
 _log = log("certificates")
 
@@ -215,7 +215,7 @@ class CertificateTable:
         ]
         if not found:
             return None
-        id = next((id for id in reversed(found) if not id.startswith(CHECK)), found[-1])
+        id = next((id for id in reversed(found) if not id.startswith(CHECK_PREFIX)), found[-1])
         self._answers[id] += 1
         return self._challenges[id].certificate
 

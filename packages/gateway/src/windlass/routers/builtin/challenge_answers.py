@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-PREFIX: Final = b"/.well-known/acme-challenge/"
+CHALLENGE_PREFIX: Final = b"/.well-known/acme-challenge/"
 
 
 class ChallengeAnswer(Struct, frozen=True):

@@ -14,7 +14,7 @@ from windlass.base.http_in.body import RequestBody
 from windlass.base.http_in.heads import CHUNKED_LENGTH
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, count_bytes
-from windlass.routers.builtin.challenge_answers import PREFIX, ChallengeAnswer
+from windlass.routers.builtin.challenge_answers import CHALLENGE_PREFIX, ChallengeAnswer
 from windlass.routers.builtin.client_attempts import SendingClient
 from windlass.routers.builtin.client_socket import BUSY, IDLE, LOST, PARTING, RequestPhase
 from windlass.routers.builtin.compression import AnswerCompression, CompressedBody
@@ -56,7 +56,7 @@ class ClientConnection(SendingClient):
         self.close = fields.close or self.is_last
         self.head_only = method == b"HEAD"
         shared = self._shared
-        if shared.certificates.http_answers and target.startswith(PREFIX):
+        if shared.certificates.http_answers and target.startswith(CHALLENGE_PREFIX):
             is_there = self._port == shared.http_port
             path = target.partition(b"?")[0]
             answer = shared.certificates.answer_http(fields.host, path) if is_there else None

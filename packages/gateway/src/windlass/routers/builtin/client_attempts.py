@@ -12,14 +12,14 @@ from typing import Final
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.client_socket import BUSY
 from windlass.routers.builtin.peers import InstanceConnection, Peer
-from windlass.routers.builtin.requests import IDEMPOTENT
+from windlass.routers.builtin.requests import IDEMPOTENT_METHODS
 from windlass.routers.builtin.retries import MAX_KEPT_BODY_BYTES, MAX_KEPT_BYTES, AttemptFailure, Attempts
 from windlass.routers.builtin.route_rules import RouterPage
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.table import Backend, Paths
 from windlass.routers.builtin.upstream import InstanceClient, Upstream
 
-_NONE: Final = Attempts()
+_NO_ATTEMPTS: Final = Attempts()
 
 
 class SendingClient(InstanceClient):
@@ -155,7 +155,7 @@ class SendingClient(InstanceClient):
     def repeats(self, status: int) -> bool:
         """Called with the status of an answer before any of it is passed on. Returns whether the request is
         sent once more instead."""
-        attempts = self.attempts or _NONE
+        attempts = self.attempts or _NO_ATTEMPTS
         attempts.wait(None)
         if self._is_repeatable() and attempts.take_status(status, self._shared.loop.time()):
             self._wait_for_attempt(attempts)
@@ -164,7 +164,7 @@ class SendingClient(InstanceClient):
 
     def _repeat(self, failure: AttemptFailure) -> bool:
         """Returns whether the request is sent once more after a failure."""
-        attempts = self.attempts or _NONE
+        attempts = self.attempts or _NO_ATTEMPTS
         is_safe = bool(self._sent) if failure is AttemptFailure.CONNECT else self._is_repeatable()
         if is_safe and attempts.take(failure, self._shared.loop.time()):
             self._wait_for_attempt(attempts)
@@ -233,4 +233,4 @@ class SendingClient(InstanceClient):
 
 
 def _is_idempotent(request: bytes) -> bool:
-    return request.partition(b" ")[0] in IDEMPOTENT
+    return request.partition(b" ")[0] in IDEMPOTENT_METHODS

@@ -14,9 +14,9 @@ MAX_HELLO_BYTES: Final = 16 * 1024
 """Maximum size of a ClientHello with its record headers. Browsers send up to 2 KiB."""
 _RECORD_HEAD, _MESSAGE_HEAD = 5, 4
 _HANDSHAKE, _CLIENT_HELLO = 22, 1
-_RANDOM: Final = 2 + 32
+_RANDOM_BYTES: Final = 2 + 32
 """Bytes of the version and the random value."""
-_VECTORS: Final = (1, 2, 1)
+_LENGTH_SIZES: Final = (1, 2, 1)
 """Sizes of the lengths of the vectors before the extensions."""
 _SERVER_NAME, _GROUPS, _PROTOCOLS, _KEY_SHARE = b"\0\0", b"\0\x0a", b"\0\x10", b"\0\x33"
 _FINITE_FIELDS: Final = range(0x0100, 0x0200)
@@ -25,7 +25,7 @@ milliseconds, and a client that only pretends nothing."""
 _NAME: Final = re.compile(
     rb"[a-z0-9_](?:[a-z0-9_-]{0,62}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}[a-z0-9_])?)*"
 )
-_RARE: Final = frozenset({b"\0\x19", b"\0\x1e"})
+_RARE_GROUPS: Final = frozenset({b"\0\x19", b"\0\x1e"})
 """P-521 and X448. Clients that offer them offer others, too."""
 _TLS_1_2: Final = b"\x03\x03"
 _MAX_NAME_LENGTH: Final = 253
@@ -58,8 +58,8 @@ class NotTls(Exception):
 def read_hello(data: bytes) -> ClientHello:
     """Raises Incomplete or NotTls."""
     message = _message(data)
-    at = _RANDOM
-    for size in _VECTORS:  # session id, ciphers, compression methods
+    at = _RANDOM_BYTES
+    for size in _LENGTH_SIZES:  # session id, ciphers, compression methods
         at += size + int.from_bytes(message[at : at + size])
     name, is_costly = "", False
     protocols: tuple[bytes, ...] = ()
@@ -87,7 +87,7 @@ def read_hello(data: bytes) -> ClientHello:
         elif kind == _GROUPS:
             # If no key share is acceptable, the server asks for one of a group that both know.
             groups = _entries(message[begin:at], 2, 0)
-            is_costly = is_costly or all(group in _RARE or _is_finite(group) for group, _ in groups)
+            is_costly = is_costly or all(group in _RARE_GROUPS or _is_finite(group) for group, _ in groups)
     return ClientHello(name, protocols, is_costly, message[:2] < _TLS_1_2)
 
 

@@ -26,7 +26,7 @@ _MAX_ATTEMPTS: Final = 3
 loaded."""
 _MAX_CHUNKS_PER_TURN: Final = 4
 """Maximum number of pieces that one client gets in one turn of the event loop."""
-_UNREADABLE: Final = (OSError, RuntimeError)
+_READ_ERRORS: Final = (OSError, RuntimeError)
 """Errors of a failed read. RuntimeError: the process limit is reached, so that no thread can be started."""
 
 
@@ -183,7 +183,7 @@ class SiteStream:
                     await sites.files.load_site(request.folder)
                 except NeedsFile as need:
                     await sites.files.load_file(need.path, need.size)
-        except (*_UNREADABLE, ValueError) as error:
+        except (*_READ_ERRORS, ValueError) as error:
             _log.error(
                 "a file of a site cannot be read", extra={"folder": request.folder, "reason": str(error)}
             )
@@ -217,7 +217,7 @@ class SiteStream:
         """Reads a piece in a thread, because it is not in the kernel's page cache."""
         try:
             piece = await asyncio.to_thread(file.read, self._at, min(CHUNK_BYTES, self._end - self._at))
-        except _UNREADABLE as error:
+        except _READ_ERRORS as error:
             _log.error("a file of a site cannot be read", extra={"reason": str(error)})
             piece = b""
         finally:

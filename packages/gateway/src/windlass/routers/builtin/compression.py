@@ -22,7 +22,7 @@ MAX_UNCOMPRESSED_BYTES: Final = 1024
 MAX_CONCURRENT_COMPRESSIONS: Final = 500
 """Number of answers that a router compresses piece by piece at the same time. Each needs 128 KiB."""
 _LEVEL, _WINDOW, _MEMORY = 4, 16 + 14, 7
-_TEXT: Final = re.compile(
+_COMPRESSIBLE_TYPE: Final = re.compile(
     rb"(?!text/event-stream)(?:text/|application/(?:json|javascript|xml|x-ndjson|graphql)\b"
     rb"|[^;,\s]{1,100}\+(?:json|xml)\b)",
     re.IGNORECASE,
@@ -32,9 +32,9 @@ _FIELDS: Final = re.compile(
     rb":[\t ]*([^\r]*)",
     re.IGNORECASE,
 )
-_PACKED: Final = frozenset({200, 201, 202, 203, *range(400, 600)})
-_REMOVED: Final = frozenset({b"content-length", b"transfer-encoding", b"accept-ranges", b"etag"})
-_UNKNOWN: Final = -1
+_COMPRESSIBLE_STATUSES: Final = frozenset({200, 201, 202, 203, *range(400, 600)})
+_REMOVED_FIELDS: Final = frozenset({b"content-length", b"transfer-encoding", b"accept-ranges", b"etag"})
+_UNKNOWN_LENGTH: Final = -1
 
 
 class Compressors:
@@ -57,7 +57,7 @@ class CompressedBody:
         """`length`: the length of the body; -1 if it is sent in chunks. `done` gives the transport back."""
         self._transport, self._done, self._running = transport, done, running
         self._compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
-        self._chunks = Chunks(bounds, plain=True) if length == _UNKNOWN else None
+        self._chunks = Chunks(bounds, plain=True) if length == _UNKNOWN_LENGTH else None
         self._left = length
         self._is_running = True
         running.count += 1
@@ -110,7 +110,7 @@ class AnswerCompression:
         fields = {match[1].lower(): match[2].strip(b"\t ") for match in _FIELDS.finditer(head)}
         if not _is_text(head, fields):
             return data
-        length = int(fields.get(b"content-length", _UNKNOWN))
+        length = int(fields.get(b"content-length", _UNKNOWN_LENGTH))
         is_chunked = b"transfer-encoding" in fields
         if length <= MAX_UNCOMPRESSED_BYTES and not is_chunked:
             return data
@@ -119,7 +119,7 @@ class AnswerCompression:
         ):
             return head + b"\r\nVary: Accept-Encoding" + end + body
         first, _, lines = head.partition(b"\r\n")
-        head = first + without_fields(b"\r\n" + lines, _REMOVED)
+        head = first + without_fields(b"\r\n" + lines, _REMOVED_FIELDS)
         if b"etag" in fields:
             head += b"\r\nETag: " + _weak(fields[b"etag"])
         head += b"\r\nVary: Accept-Encoding\r\nContent-Encoding: gzip"
@@ -127,7 +127,7 @@ class AnswerCompression:
             whole = zlib.compress(body, _LEVEL, 16 + zlib.MAX_WBITS)
             return head + b"\r\nContent-Length: %d" % len(whole) + end + whole
         sink = CompressedBody(
-            transport, self._bounds, _UNKNOWN if is_chunked else length, self._done, self._running
+            transport, self._bounds, _UNKNOWN_LENGTH if is_chunked else length, self._done, self._running
         )
         self._done(sink)
         return head + b"\r\nTransfer-Encoding: chunked" + end + (sink.pack(body) if body else b"")
@@ -135,8 +135,8 @@ class AnswerCompression:
 
 def _is_text(head: bytes, fields: dict[bytes, bytes]) -> bool:
     return (
-        int(head[9:12]) in _PACKED
-        and _TEXT.match(fields.get(b"content-type", b"")) is not None
+        int(head[9:12]) in _COMPRESSIBLE_STATUSES
+        and _COMPRESSIBLE_TYPE.match(fields.get(b"content-type", b"")) is not None
         and b"content-encoding" not in fields
         and b"content-range" not in fields
         and b"no-transform" not in fields.get(b"cache-control", b"").lower()

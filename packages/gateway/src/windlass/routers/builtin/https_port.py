@@ -27,7 +27,7 @@ from windlass.routers.builtin.certificates import CertificateTable
 from windlass.routers.builtin.client_hello import MAX_HELLO_BYTES, ClientHello, Incomplete, NotTls, read_hello
 from windlass.routers.builtin.proxy_header import IncompleteHeader, NoHeader, ProxyHeader, read_proxy_header
 from windlass.routers.builtin.shared_state import SharedState
-from windlass.routers.builtin.tls_contexts import ACME, HTTP, make_context
+from windlass.routers.builtin.tls_contexts import ACME_PROTOCOL, HTTP_PROTOCOL, make_context
 from windlass.routers.builtin.tls_layer import TlsLayer
 
 _log = log("router")
@@ -273,13 +273,13 @@ class Greeting:
     def _choose(self, hello: ClientHello) -> None:
         """Chooses the certificate, or refuses the client."""
         certificates = self._shared.certificates
-        if ACME.encode() in hello.protocols:
+        if ACME_PROTOCOL.encode() in hello.protocols:
             challenge = certificates.challenge_certificate(hello.name)
             if challenge is None:
                 self._port.refuse_name(hello.name)
                 self._alert(_UNRECOGNIZED_NAME)
             else:
-                self._begin_later(lambda: make_context(challenge, ACME), Parting)
+                self._begin_later(lambda: make_context(challenge, ACME_PROTOCOL), Parting)
             return
         id = certificates.find(hello.name)
         if id is None:
@@ -288,7 +288,7 @@ class Greeting:
         elif hello.is_outdated:
             self._port.greetings.refuse("an outdated version of TLS")
             self._alert(_PROTOCOL_VERSION)
-        elif hello.protocols and HTTP.encode() not in hello.protocols:
+        elif hello.protocols and HTTP_PROTOCOL.encode() not in hello.protocols:
             self._port.greetings.refuse("no common protocol")
             self._alert(_NO_APPLICATION_PROTOCOL)
         elif hello.is_costly:

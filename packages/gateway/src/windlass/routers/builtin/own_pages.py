@@ -8,7 +8,7 @@ from typing import Final
 from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.site_preferences import preferences_of
 
-_MARKS: Final = ("status", "title", "message")
+_PLACEHOLDERS: Final = ("status", "title", "message")
 
 
 class OwnPage:
@@ -25,6 +25,6 @@ class OwnPage:
         if not preferences_of(fields).html:
             return page.rendered(fields, head_only=head_only, close=close)
         text = self._text
-        for mark in _MARKS:
+        for mark in _PLACEHOLDERS:
             text = text.replace(f"{{{mark}}}", html.escape(str(getattr(page, mark))))
         return page.rendered_as("text/html; charset=utf-8", text, head_only=head_only, close=close, policy="")

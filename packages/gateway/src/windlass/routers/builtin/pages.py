@@ -163,11 +163,11 @@ def unreadable(title: str) -> ErrorPage:
 
 def absent(title: str, absence: Absence) -> ErrorPage:
     """Returns the page for a service without a running instance."""
-    heading, message, retry = _ABSENCES[absence]
+    heading, message, retry = _ABSENCE_TEXTS[absence]
     return ErrorPage(503, f"{title} {heading}", message, retry=retry)
 
 
-_ABSENCES: Final[Mapping[Absence, tuple[str, str, int]]] = {
+_ABSENCE_TEXTS: Final[Mapping[Absence, tuple[str, str, int]]] = {
     Absence.UNREADY: (
         "is not running",
         "None of its instances is ready now. Try again in a moment; its log in Windlass shows why.",

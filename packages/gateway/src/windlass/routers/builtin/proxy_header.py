@@ -14,19 +14,19 @@ from typing import Final, NamedTuple
 
 MAX_HEADER_BYTES: Final = 4096
 """Maximum size of a header. One of version 2 with all fields that proxies usually add has 600 bytes."""
-_TEXT: Final = b"PROXY "
+_TEXT_PREFIX: Final = b"PROXY "
 _MAX_LINE_BYTES: Final = 107
 _LINE: Final = re.compile(rb"PROXY (TCP4|TCP6) ([0-9a-fA-F.:]{2,39}) ([0-9a-fA-F.:]{2,39}) (\S+) (\S+)\r\n")
-_UNKNOWN: Final = re.compile(rb"PROXY UNKNOWN(?: [^\r\n]*+)?\r\n")
+_UNKNOWN_LINE: Final = re.compile(rb"PROXY UNKNOWN(?: [^\r\n]*+)?\r\n")
 _PORT: Final = re.compile(rb"0|[1-9][0-9]{0,4}")
 _MAX_PORT: Final = 65_535
 _FAMILIES: Final = {b"TCP4": socket.AF_INET, b"TCP6": socket.AF_INET6}
 
 _SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
-_FIXED: Final = 16
+_FIXED_BYTES: Final = 16
 """Bytes of a header of version 2 before the addresses: signature, command, family and length."""
 _LOCAL, _PROXY = 0x20, 0x21
-_SIZES: Final = {0x00: 0, 0x11: 12, 0x21: 36, 0x31: 216}
+_ADDRESS_BYTES: Final = {0x00: 0, 0x11: 12, 0x21: 36, 0x31: 216}
 """Bytes of the addresses by family: none, TCP over IPv4 and IPv6, Unix streams."""
 _TCP_4, _TCP_6 = 0x11, 0x21
 
@@ -52,11 +52,11 @@ class NoHeader(Exception):
 
 def read_proxy_header(data: bytes) -> ProxyHeader:
     """Raises IncompleteHeader or NoHeader."""
-    if data.startswith(_TEXT):
+    if data.startswith(_TEXT_PREFIX):
         return _read_line(data)
     if data.startswith(_SIGNATURE):
         return _read_binary(data)
-    for beginning in (_TEXT, _SIGNATURE):
+    for beginning in (_TEXT_PREFIX, _SIGNATURE):
         if beginning.startswith(data):
             raise IncompleteHeader(len(beginning))
     raise NoHeader("it does not begin with PROXY, or with the signature of version 2")
@@ -68,7 +68,7 @@ def _read_line(data: bytes) -> ProxyHeader:
         if len(data) >= _MAX_LINE_BYTES:
             raise NoHeader("the line is too long")
         raise IncompleteHeader(len(data) + 1)
-    if _UNKNOWN.fullmatch(data, 0, end):
+    if _UNKNOWN_LINE.fullmatch(data, 0, end):
         return ProxyHeader(end, "")
     line = _LINE.fullmatch(data, 0, end)
     if line is None or not all(_is_port(port) for port in line.group(4, 5)):
@@ -89,24 +89,24 @@ def _packed(family: socket.AddressFamily, address: bytes) -> bytes:
 
 
 def _read_binary(data: bytes) -> ProxyHeader:
-    if len(data) < _FIXED:
-        raise IncompleteHeader(_FIXED)
+    if len(data) < _FIXED_BYTES:
+        raise IncompleteHeader(_FIXED_BYTES)
     command, family = data[12], data[13]
-    size = int.from_bytes(data[14:_FIXED])
+    size = int.from_bytes(data[14:_FIXED_BYTES])
     if command not in {_LOCAL, _PROXY}:
         raise NoHeader("the version or the command is not known")
-    if _FIXED + size > MAX_HEADER_BYTES:
+    if _FIXED_BYTES + size > MAX_HEADER_BYTES:
         raise NoHeader("the header is too large")
-    if command == _PROXY and (family not in _SIZES or size < _SIZES[family]):
+    if command == _PROXY and (family not in _ADDRESS_BYTES or size < _ADDRESS_BYTES[family]):
         raise NoHeader("the kind of addresses is not known, or they are not complete")
-    if len(data) < _FIXED + size:
-        raise IncompleteHeader(_FIXED + size)
+    if len(data) < _FIXED_BYTES + size:
+        raise IncompleteHeader(_FIXED_BYTES + size)
     address = ""
     if command == _PROXY and family == _TCP_4:
-        address = _text(data[_FIXED : _FIXED + 4])
+        address = _text(data[_FIXED_BYTES : _FIXED_BYTES + 4])
     elif command == _PROXY and family == _TCP_6:
-        address = _text(data[_FIXED : _FIXED + 16])
-    return ProxyHeader(_FIXED + size, address)
+        address = _text(data[_FIXED_BYTES : _FIXED_BYTES + 16])
+    return ProxyHeader(_FIXED_BYTES + size, address)
 
 
 def _text(packed: bytes) -> str:

@@ -25,9 +25,9 @@ from windlass.base.http_in.heads import (
 )
 from windlass.base.http_in.wire import FIELD_TEXT, without_fields
 
-IDEMPOTENT: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
+IDEMPOTENT_METHODS: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
 
-_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
+_REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 _VALUE: Final = re.compile(FIELD_TEXT + rb"*+")
 # Headers that the router interprets. Many applications treat an underscore like a hyphen; without both
 # spellings here, a client could forge a header that the router sets.
@@ -174,7 +174,7 @@ def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds, scheme: 
             rest = _remove_fields(rest, tokens - _KNOWN_CONNECTION_TOKENS)
         fields.close = old or b"close" in tokens
         _set_upgrade(fields, meant, tokens)
-    if b"x-request-id" in meant and _ID.fullmatch(meant[b"x-request-id"]):
+    if b"x-request-id" in meant and _REQUEST_ID.fullmatch(meant[b"x-request-id"]):
         fields.id = meant[b"x-request-id"]
     _set_passed(fields, meant, rest, client, scheme)
     return fields

@@ -18,11 +18,11 @@ MAX_KEPT_BODY_BYTES: Final = 64 * 1024
 """Size of a request that is kept to be sent once more."""
 MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
 """Size of all bodies that a router keeps for this purpose, in addition to what came with the heads."""
-_COST: Final = 5
+_REQUESTS_PER_RETRY: Final = 5
 """Number of requests that permit a retry."""
-_RESERVE: Final = 10 * _COST
+_RESERVED_RETRIES: Final = 10 * _REQUESTS_PER_RETRY
 """Retries that a service may have in any case; one of them comes back each second."""
-_MAX_SAVED_REQUESTS: Final = 100 * _COST
+_MAX_SAVED_REQUESTS: Final = 100 * _REQUESTS_PER_RETRY
 _FIRST_PAUSE, _MAX_PAUSE = 0.025, 0.25
 
 
@@ -40,7 +40,7 @@ _IF_NO_ANSWER: Final = {
     AttemptFailure.RESET: frozenset({"reset", "refused-stream", "5xx", "gateway-error"}),
 }
 """The words of `retry_on` that name each failure."""
-_STATUSES: Final = {
+_STATUSES_OF_WORDS: Final = {
     "5xx": range(500, 600),
     "gateway-error": range(502, 505),
     "retriable-4xx": range(409, 410),
@@ -56,7 +56,7 @@ class RetryRules:
         self.times, self.try_seconds = retry.times, retry.try_seconds
         words = frozenset(retry.on)
         self._failures = frozenset(failure for failure, names in _IF_NO_ANSWER.items() if words & names)
-        statuses = {status for word in words for status in _STATUSES.get(word, ())}
+        statuses = {status for word in words for status in _STATUSES_OF_WORDS.get(word, ())}
         if "retriable-status-codes" in words:
             statuses |= set(retry.statuses)
         self._statuses = frozenset(statuses)
@@ -75,7 +75,7 @@ class RetryBudget:
     __slots__ = ("_filled_at", "_left")
 
     def __init__(self) -> None:
-        self._left: float = _RESERVE
+        self._left: float = _RESERVED_RETRIES
         """Number of requests for which no retry was used."""
         self._filled_at = 0.0
 
@@ -84,12 +84,14 @@ class RetryBudget:
 
     def take(self, now: float) -> bool:
         """Returns whether one more retry is permitted, and counts it."""
-        if self._left < _RESERVE:
-            self._left = min(self._left + _COST * max(0.0, now - self._filled_at), _RESERVE)
+        if self._left < _RESERVED_RETRIES:
+            self._left = min(
+                self._left + _REQUESTS_PER_RETRY * max(0.0, now - self._filled_at), _RESERVED_RETRIES
+            )
         self._filled_at = now
-        if self._left < _COST:
+        if self._left < _REQUESTS_PER_RETRY:
             return False
-        self._left -= _COST
+        self._left -= _REQUESTS_PER_RETRY
         return True
 
 

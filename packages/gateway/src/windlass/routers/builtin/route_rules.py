@@ -31,8 +31,8 @@ _FORWARDED: Final = re.compile(rb"\r\nx-forwarded-for:([^\r]*+)", re.IGNORECASE)
 _REQUEST_FIELDS: Final = re.compile(
     rb"\r\n(authorization|origin|access-control-request-method):[\t ]*([^\r]*+)", re.IGNORECASE
 )
-_INTERIM: Final = re.compile(rb"HTTP/1\.[01] 1")
-_JOINED: Final = frozenset({b"vary"})
+_INTERIM_STATUS: Final = re.compile(rb"HTTP/1\.[01] 1")
+_JOINED_FIELDS: Final = frozenset({b"vary"})
 """Headers of the instance that stay beside those of the router."""
 _MAX_CACHED_ADDRESSES: Final = 1024
 _MAX_ADDRESS_LENGTH: Final = 64
@@ -272,7 +272,7 @@ class RuledTransport:
         self._timer = timer
 
     def write(self, data: bytes) -> None:
-        if _INTERIM.match(data) and not data.startswith((b"HTTP/1.1 101", b"HTTP/1.0 101")):
+        if _INTERIM_STATUS.match(data) and not data.startswith((b"HTTP/1.1 101", b"HTTP/1.0 101")):
             self._transport.write(data)
             return
         self.end()
@@ -296,7 +296,7 @@ class RuledTransport:
 def _with_headers(data: bytes, added: dict[bytes, bytes], cookie: bytes) -> bytes:
     head, end, body = data.partition(b"\r\n\r\n")
     first, _, fields = head.partition(b"\r\n")
-    kept = without_fields(b"\r\n" + fields, added.keys() - _JOINED) if fields else b""
+    kept = without_fields(b"\r\n" + fields, added.keys() - _JOINED_FIELDS) if fields else b""
     return first + kept + b"".join(added.values()) + cookie + end + body
 
 

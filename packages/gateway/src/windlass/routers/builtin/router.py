@@ -40,7 +40,7 @@ from windlass.routers.router import (
 )
 
 _BACKLOG: Final = 2048
-_PRIVILEGED: Final = 1024
+_PRIVILEGED_PORTS: Final = 1024
 
 
 def bind(host: str, port: int, *, holder: str = "another program", way_out: str) -> socket.socket:
@@ -66,10 +66,10 @@ def bind(host: str, port: int, *, holder: str = "another program", way_out: str)
 def explain(error: OSError, host: str, port: int, holder: str, way_out: str) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} is in use by {holder}: {way_out}"
-    if error.errno in {errno.EACCES, errno.EPERM} and port < _PRIVILEGED:
+    if error.errno in {errno.EACCES, errno.EPERM} and port < _PRIVILEGED_PORTS:
         return (
-            f"port {port} needs a right that Windlass does not have, as all below {_PRIVILEGED}: choose a "
-            f"higher one, or give it the right (CAP_NET_BIND_SERVICE)"
+            f"port {port} needs a right that Windlass does not have, as all below {_PRIVILEGED_PORTS}: "
+            f"choose a higher one, or give it the right (CAP_NET_BIND_SERVICE)"
         )
     if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
         return (
@@ -79,12 +79,12 @@ def explain(error: OSError, host: str, port: int, holder: str, way_out: str) -> 
     return f"port {port} cannot be listened on: {error.strerror or error}"
 
 
-_LOCAL: Final = "127.0.0.1"
+_LOOPBACK: Final = "127.0.0.1"
 _LAST_ANSWERS_TIMEOUT, _CHECK_INTERVAL = 5.0, 0.05
 """Time limit for clients to read their last answers, and the pause between two checks, in seconds."""
 _LAST_REQUESTS: Final = 10.0
 """Seconds after a handover during which the old router still answers pipelined requests."""
-_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared with, not bound to)
+_ALL_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared with, not bound to)
 
 _OTHER_FAMILY: Final = "other family"
 """Pseudo-address of the socket that reserves the gateway port in the other address family (IPv4 or IPv6)."""
@@ -416,10 +416,10 @@ class BuiltinRouter:
 
     def _addresses(self, ports: Sequence[Listen]) -> Addresses:
         addresses = {
-            (listen.inside or (_LOCAL if listen.local else self._host), listen.port) for listen in ports
+            (listen.inside or (_LOOPBACK if listen.local else self._host), listen.port) for listen in ports
         }
-        if self._host in _EVERYWHERE:
-            addresses -= {(_LOCAL, port) for host, port in addresses if host == self._host}
+        if self._host in _ALL_ADDRESSES:
+            addresses -= {(_LOOPBACK, port) for host, port in addresses if host == self._host}
         return addresses
 
     def _check(self, service: str, addresses: Addresses) -> None:

@@ -21,7 +21,7 @@ from windlass.base.subprocesses import in_thread
 from windlass.routers.builtin.access_log import GatewayAccessLine, OwnLog, encode_line
 from windlass.routers.rules import RouteLog
 
-STREAM: Final = "access"
+ACCESS_STREAM: Final = "access"
 """The name of the stream within the logs of a service."""
 _WRITER: Final = "gateway"
 _WRITE_INTERVAL: Final = 0.2
@@ -89,7 +89,7 @@ class ServiceLogs:
             if segments is None:
                 segments = Segments(Path(log.folder), log.bytes, voice=_WRITER, most_open=_MAX_OPEN_FILES)
                 self._segments[log] = segments
-            segments.append(f"{service}/{STREAM}", of_stream)
+            segments.append(f"{service}/{ACCESS_STREAM}", of_stream)
 
 
 def combined(line: GatewayAccessLine, referer: str) -> str:

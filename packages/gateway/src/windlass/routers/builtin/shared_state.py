@@ -22,7 +22,7 @@ from windlass.base.isolation.instance_connections import connect
 from windlass.base.log import log
 from windlass.routers.builtin.access_log import RouterAccessLog
 from windlass.routers.builtin.certificates import CertificateStore, CertificateTable
-from windlass.routers.builtin.challenge_answers import PREFIX
+from windlass.routers.builtin.challenge_answers import CHALLENGE_PREFIX
 from windlass.routers.builtin.compression import Compressors
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.service_log import ServiceLogs
@@ -32,7 +32,7 @@ from windlass.routers.router import Endpoint
 _log = log("router")
 
 _HTTPS: Final = 443
-_SAFE: Final = "".join(map(chr, range(0x21, 0x7F)))
+_VISIBLE_CHARACTERS: Final = "".join(map(chr, range(0x21, 0x7F)))
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 
@@ -126,13 +126,13 @@ class SharedState:
         """Returns the HTTPS address of a request by HTTP; empty if there is no certificate, or if a proxy has
         sent the request: its client may have used HTTPS."""
         name = host.decode()
-        if target.startswith(PREFIX) or self.connections.trusts(network):
+        if target.startswith(CHALLENGE_PREFIX) or self.connections.trusts(network):
             return ""
         if not self.certificates.is_live(name):
             return ""
         number = self.public_https_port or self.https_port
         port = "" if number == _HTTPS else f":{number}"
-        path = "/" if target == b"*" else quote(target, safe=_SAFE)
+        path = "/" if target == b"*" else quote(target, safe=_VISIBLE_CHARACTERS)
         return f"https://{name}{port}{path}"
 
     def start(self) -> None:

@@ -16,7 +16,7 @@ from windlass.routers.builtin.site_files import MAX_CACHED_FILE_BYTES, SharedFil
 from windlass.routers.builtin.site_pages import LocationAnswer, SiteContent
 from windlass.routers.builtin.site_preferences import is_unchanged, preferences_of, range_of
 
-_READS: Final = frozenset({b"GET", b"HEAD"})
+_READ_METHODS: Final = frozenset({b"GET", b"HEAD"})
 
 
 class NeedsSite(Exception):
@@ -86,7 +86,7 @@ class SiteServer:
         """Creates the answer to a request. Raises NeedsSite or NeedsFile if the index or the file is not
         loaded."""
         folder, title, method, target, fields = request
-        if method not in _READS:
+        if method not in _READ_METHODS:
             return pages.only_read(title)
         site = self.files.sites.get(folder)
         if site is None:

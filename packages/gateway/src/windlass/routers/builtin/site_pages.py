@@ -12,13 +12,13 @@ from email.utils import formatdate
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
-from windlass.routers.sites.index import GZIP, SiteFile, SiteIndex
+from windlass.routers.sites.index import GZIP_SUFFIX, SiteFile, SiteIndex
 from windlass.routers.sites.media_types import is_asset
 from windlass.routers.sites.patterns import PathPattern, PatternTable, fill
 from windlass.routers.sites.rules import Redirect
 
-_HIDDEN: Final = re.compile(r"/\.(?!well-known(?:/|$))|/\.well-known(?:/.*)?/\.")
-_UNSAFE: Final = re.compile(r"//|[\x00-\x1f\x7f\\]")
+_HIDDEN_PATH: Final = re.compile(r"/\.(?!well-known(?:/|$))|/\.well-known(?:/.*)?/\.")
+_UNSAFE_PATH: Final = re.compile(r"//|[\x00-\x1f\x7f\\]")
 _ENCODED_SLASH: Final = re.compile(rb"%(?:2f|5c|00)", re.IGNORECASE)
 _SAFE_IN_TARGET: Final = "%/?#[]@!$&'()*+,;=:-._~"
 _SAFE_IN_PATH: Final = "/@!$&'()*+,;=:-._~"
@@ -32,7 +32,7 @@ def decoded_path(raw: bytes) -> str | None:
         path = unquote_to_bytes(raw).decode()
     except UnicodeDecodeError:
         return None
-    return None if _UNSAFE.search(path) or _HIDDEN.search(path) else path
+    return None if _UNSAFE_PATH.search(path) or _HIDDEN_PATH.search(path) else path
 
 
 def encoded_path(path: str) -> str:
@@ -57,8 +57,8 @@ def with_query(target: str, query: bytes) -> str:
 
 NOT_FOUND: Final = "404.html"
 INDEX_PAGE: Final = "index.html"
-_IMMUTABLE: Final = "public, max-age=31536000, immutable"
-_CHECKED: Final = "no-cache"
+_IMMUTABLE_CACHE: Final = "public, max-age=31536000, immutable"
+_CHECKED_CACHE: Final = "no-cache"
 _MAX_PAGES, _MAX_CACHED_PATH_BYTES = 2048, 512
 """Maximum number of cached pages of a site, and maximum length in bytes of a cached page's path."""
 _MAX_CACHE_BYTES: Final = 8 * 1024 * 1024
@@ -101,7 +101,7 @@ class SitePage:
         self.modified = date.encode()
         shared: _Fields = {
             "content-type": ("Content-Type", file.type),
-            "cache-control": ("Cache-Control", _IMMUTABLE if file.is_immutable else _CHECKED),
+            "cache-control": ("Cache-Control", _IMMUTABLE_CACHE if file.is_immutable else _CHECKED_CACHE),
             "last-modified": ("Last-Modified", date),
             "accept-ranges": ("Accept-Ranges", "bytes"),
         }
@@ -118,7 +118,7 @@ class SitePage:
         """The compressed content, if it exists."""
         if file.gzip:
             etag = f'"{digest}-gzip"'
-            self.packed = SiteContent(f"{folder}/{file.digest}{GZIP}", file.gzip, etag, shared, "gzip")
+            self.packed = SiteContent(f"{folder}/{file.digest}{GZIP_SUFFIX}", file.gzip, etag, shared, "gzip")
         self.size = 8 * len(self.plain.lines)
         """Approximate size in memory: the header lines exist in four variants per content."""
 
@@ -130,7 +130,7 @@ class LocationAnswer:
 
     def __init__(self, status: int, location: str, fields: _Fields) -> None:
         self.status = status
-        own = {"cache-control": ("Cache-Control", _CHECKED), **fields}
+        own = {"cache-control": ("Cache-Control", _CHECKED_CACHE), **fields}
         self.head = _lines(own | {"location": ("Location", location)}) + b"Content-Length: 0\r\n"
 
 

@@ -26,7 +26,7 @@ Port = int | str
 Key = bytes | Port
 """A host name in lower case, or a port."""
 
-_SAFE: Final = "/%:@!$&'()*+,;=-._~"
+_UNESCAPED_CHARACTERS: Final = "/%:@!$&'()*+,;=-._~"
 
 
 class Backend:
@@ -247,4 +247,4 @@ def is_inside(host: str) -> bool:
 def _prefix(path: str) -> bytes:
     """Returns the URL-encoded path without a trailing slash, so that /api matches /api, /api/ and /api/x, but
     not /apix."""
-    return quote("/" + path.strip("/") if path.strip("/") else "", safe=_SAFE).encode()
+    return quote("/" + path.strip("/") if path.strip("/") else "", safe=_UNESCAPED_CHARACTERS).encode()

@@ -9,8 +9,8 @@ from typing import Final
 
 from windlass.routers.router import Certificate
 
-HTTP: Final = "http/1.1"
-ACME: Final = "acme-tls/1"
+HTTP_PROTOCOL: Final = "http/1.1"
+ACME_PROTOCOL: Final = "acme-tls/1"
 """The protocol of tls-alpn-01 challenges (RFC 8737)."""
 _CIPHERS: Final = ":".join(
     (
@@ -24,12 +24,12 @@ _CIPHERS: Final = ":".join(
 )
 """Ciphers of TLS 1.2. Those of the profile with a classic Diffie-Hellman exchange are left out: they cost the
 server much more than the client."""
-_TICKETS: Final = 1
+_SESSION_TICKETS: Final = 1
 """Number of tickets that a client of TLS 1.3 gets to resume its session. OpenSSL would give two, and most
 clients use none."""
 
 
-def make_context(certificate: Certificate, protocol: str = HTTP) -> ssl.SSLContext:
+def make_context(certificate: Certificate, protocol: str = HTTP_PROTOCOL) -> ssl.SSLContext:
     """Makes the context of a server with this certificate. Raises ssl.SSLError (an OSError) or ValueError if
     OpenSSL does not accept the certificate or its key."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -38,7 +38,7 @@ def make_context(certificate: Certificate, protocol: str = HTTP) -> ssl.SSLConte
     context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE  # clients know which cipher their hardware has
     context.set_ciphers(_CIPHERS)
     context.set_alpn_protocols([protocol])
-    context.num_tickets = _TICKETS
+    context.num_tickets = _SESSION_TICKETS
     _load(context, certificate.chain + b"\n" + certificate.key)
     return context
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from windlass.base.http_in.bounds import Bounds
 
-_RECORD: Final = 16 * 1024
+_MAX_RECORD_BYTES: Final = 16 * 1024
 """Maximum size of the content of a TLS record. A read returns one record at most, and all of it."""
 
 
@@ -124,7 +124,7 @@ class TlsLayer(asyncio.Protocol):
         is_end = False
         try:
             while incoming.pending:
-                piece = read(_RECORD)
+                piece = read(_MAX_RECORD_BYTES)
                 if not piece:
                     is_end = True
                     break
@@ -154,7 +154,7 @@ class TlsLayer(asyncio.Protocol):
         if self._raw.is_closing():
             return
         try:
-            while self._incoming.pending and self._tls.read(_RECORD):
+            while self._incoming.pending and self._tls.read(_MAX_RECORD_BYTES):
                 pass
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             pass

@@ -10,7 +10,7 @@ from typing import Any, Final
 from windlass.base.http_in.bounds import CHUNKS_AT_ONCE, READ_AHEAD_BYTES
 from windlass.base.http_in.chunks import Chunks
 from windlass.base.http_in.wire import Bad, HeadBuffer
-from windlass.routers.builtin.answers import CHUNKED, UNTIL_CLOSE, AnswerHead, with_lines
+from windlass.routers.builtin.answers import CHUNKED_LENGTH, UNTIL_CLOSE, AnswerHead, with_lines
 from windlass.routers.builtin.client_sites import SiteClient
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.retries import Attempts
@@ -23,7 +23,7 @@ _BEFORE_HEAD: Final = -10
 """Value of `_left` before the first byte of an answer."""
 _IN_HEAD: Final = -11
 """Value of `_left` until the head is complete. Afterwards, `_left` is the number of missing body bytes,
-CHUNKED, or UNTIL_CLOSE."""
+`CHUNKED_LENGTH`, or `UNTIL_CLOSE`."""
 _MAX_INTERIM_ANSWERS: Final = 100
 """Maximum number of interim answers (1xx) to one request."""
 _HUNG_UP: Final = "It hung up before it had answered."
@@ -200,7 +200,7 @@ class Upstream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
-        while self.client is not None and self._left == CHUNKED and self._chunks.is_behind:
+        while self.client is not None and self._left == CHUNKED_LENGTH and self._chunks.is_behind:
             self._pass_on_chunks(self.client, b"")
         client, self.client = self.client, None
         if client is None:
@@ -237,7 +237,7 @@ class Upstream(asyncio.Protocol):
         elif left <= _BEFORE_HEAD:
             self._left = _IN_HEAD
             self._gather(client, data)
-        elif left == CHUNKED:
+        elif left == CHUNKED_LENGTH:
             self._pass_on_chunks(client, data)
         elif left == UNTIL_CLOSE:
             client.transport.write(data)
@@ -290,7 +290,7 @@ class Upstream(asyncio.Protocol):
             head = with_lines(head, client.added)
         self._left = length
         acknowledge_quickly(self.transport)
-        if length == CHUNKED:
+        if length == CHUNKED_LENGTH:
             self._chunks = Chunks(self._shared.bounds, plain=client.old, at_once=CHUNKS_AT_ONCE)
             self._pass_on_chunks(client, data[end:], head)
         elif length == UNTIL_CLOSE:
@@ -330,7 +330,7 @@ class Upstream(asyncio.Protocol):
     def _continue_reading(self) -> None:
         """Passes on further bytes of the answer that were already received."""
         self._waits_for_turn = False
-        if self.client is not None and self._left == CHUNKED and self._chunks.is_behind:
+        if self.client is not None and self._left == CHUNKED_LENGTH and self._chunks.is_behind:
             self._pass_on_chunks(self.client, b"")
         self._choose_reading()
 

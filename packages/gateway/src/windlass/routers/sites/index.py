@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from windlass.routers.sites.rules import HeaderRule, Redirect
 
-INDEX: Final = "index"
-GZIP: Final = ".gz"
-FORMAT: Final = 1
+INDEX_FILE: Final = "index"
+GZIP_SUFFIX: Final = ".gz"
+INDEX_FORMAT: Final = 1
 """Version of the index format. It is part of a release's name, so that a Windlass version with another format
 publishes the files again."""
 
@@ -63,7 +63,7 @@ class SiteIndex:
 
     def __init__(self, content: bytes) -> None:
         stored = _decode(content)
-        if stored.format != FORMAT:
+        if stored.format != INDEX_FORMAT:
             raise ValueError("another version of Windlass has written this index")
         self.rules = stored.rules
         self._entries = stored.entries
@@ -98,8 +98,8 @@ def encode_index(files: Mapping[str, SiteFile], rules: SiteRules) -> bytes:
         offsets.append(at)
         entries.append(path + msgspec.msgpack.encode(file))
         at += len(entries[-1])
-    return msgspec.msgpack.encode(StoredIndex(FORMAT, rules, offsets.tobytes(), b"".join(entries)))
+    return msgspec.msgpack.encode(StoredIndex(INDEX_FORMAT, rules, offsets.tobytes(), b"".join(entries)))
 
 
 def read_index(folder: Path) -> SiteIndex:
-    return SiteIndex((folder / INDEX).read_bytes())
+    return SiteIndex((folder / INDEX_FILE).read_bytes())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-UNKNOWN: Final = "application/octet-stream"
-_TEXTS: Final[Mapping[str, str]] = {
+UNKNOWN_TYPE: Final = "application/octet-stream"
+_TEXT_TYPES: Final[Mapping[str, str]] = {
     "html": "text/html",
     "htm": "text/html",
     "css": "text/css",
@@ -28,7 +28,7 @@ _TEXTS: Final[Mapping[str, str]] = {
     "svg": "image/svg+xml",
 }
 """Text types that are sent with `charset=utf-8`."""
-_COMPACTED: Final[Mapping[str, str]] = {
+_COMPRESSED_TYPES: Final[Mapping[str, str]] = {
     "avif": "image/avif",
     "gif": "image/gif",
     "jpeg": "image/jpeg",
@@ -68,7 +68,7 @@ _COMPACTED: Final[Mapping[str, str]] = {
     "jar": "application/java-archive",
 }
 """Types whose content is already compressed."""
-_OTHERS: Final[Mapping[str, str]] = {
+_OTHER_TYPES: Final[Mapping[str, str]] = {
     "json": "application/json",
     "map": "application/json",
     "jsonld": "application/ld+json",
@@ -104,19 +104,19 @@ def suffix_of(path: str) -> str:
 
 def media_type(path: str) -> str:
     suffix = suffix_of(path)
-    if text := _TEXTS.get(suffix):
+    if text := _TEXT_TYPES.get(suffix):
         return f"{text}; charset=utf-8"
-    return _COMPACTED.get(suffix) or _OTHERS.get(suffix) or UNKNOWN
+    return _COMPRESSED_TYPES.get(suffix) or _OTHER_TYPES.get(suffix) or UNKNOWN_TYPE
 
 
 def is_compressible(path: str) -> bool:
     suffix = suffix_of(path)
-    return suffix in _TEXTS or suffix in _OTHERS
+    return suffix in _TEXT_TYPES or suffix in _OTHER_TYPES
 
 
 def is_asset(path: str) -> bool:
     """Returns whether a path looks like an asset (script, image and so on) rather than a page."""
     suffix = suffix_of(path)
     return suffix not in {"html", "htm", "xhtml"} and (
-        suffix in _TEXTS or suffix in _COMPACTED or suffix in _OTHERS
+        suffix in _TEXT_TYPES or suffix in _COMPRESSED_TYPES or suffix in _OTHER_TYPES
     )

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import quote
 
-SPLAT: Final = "splat"
+SPLAT_PARAMETER: Final = "splat"
 _PARAMETER: Final = re.compile(r"(?<=/):([A-Za-z_][A-Za-z0-9_]{0,40})(?=/|$)")
 _VALUE: Final = re.compile(r":([A-Za-z_][A-Za-z0-9_]{0,40})")
-_SAFE: Final = "/@!$&'()+,;=-._~"
+_UNESCAPED_CHARACTERS: Final = "/@!$&'()+,;=-._~"
 
 
 class PathPattern:
@@ -58,7 +58,7 @@ class PathPattern:
         end = len(path) - len(self._after)
         if end < at or not path.endswith(self._after):
             return None
-        values[SPLAT] = path[at:end]
+        values[SPLAT_PARAMETER] = path[at:end]
         return values
 
 
@@ -93,4 +93,6 @@ def fill(target: str, values: Mapping[str, str]) -> str:
     """Returns the target of a redirect with its placeholders replaced by URL-encoded values."""
     if not values:
         return target
-    return _VALUE.sub(lambda name: quote(values[name[1]], _SAFE) if name[1] in values else name[0], target)
+    return _VALUE.sub(
+        lambda name: quote(values[name[1]], _UNESCAPED_CHARACTERS) if name[1] in values else name[0], target
+    )

@@ -26,7 +26,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from windlass.base.atomic_files import write_whole
-from windlass.routers.sites.index import GZIP, INDEX, SiteFile, SiteRules, encode_index
+from windlass.routers.sites.index import GZIP_SUFFIX, INDEX_FILE, SiteFile, SiteRules, encode_index
 from windlass.routers.sites.media_types import is_asset, is_compressible, media_type, suffix_of
 from windlass.routers.sites.rules import (
     MAX_RULES_BYTES,
@@ -35,13 +35,13 @@ from windlass.routers.sites.rules import (
     parse_redirects,
 )
 
-_RESERVED: Final = ("_next/static/", "_astro/", "_app/immutable/")
+_HASHED_FOLDERS: Final = ("_next/static/", "_astro/", "_app/immutable/")
 """Folders of Next, Astro and SvelteKit in which every file name contains a digest or a build id."""
-_CODE: Final = frozenset({"js", "mjs", "cjs", "css", "wasm", "map", "woff", "woff2", "ttf"})
-_DATA: Final = frozenset({"json", "xml", "txt", "csv", "rss", "atom", "webmanifest", "pdf", "zip"})
+_CODE_SUFFIXES: Final = frozenset({"js", "mjs", "cjs", "css", "wasm", "map", "woff", "woff2", "ttf"})
+_DATA_SUFFIXES: Final = frozenset({"json", "xml", "txt", "csv", "rss", "atom", "webmanifest", "pdf", "zip"})
 """Types of files that users download and name themselves."""
-_HEX: Final = re.compile(r"[0-9a-f]{8,64}")
-_MIXED: Final = re.compile(r"[A-Za-z0-9_]{8,32}")
+_HEX_HASH: Final = re.compile(r"[0-9a-f]{8,64}")
+_MIXED_HASH: Final = re.compile(r"[A-Za-z0-9_]{8,32}")
 _SEPARATORS: Final = re.compile(r"[.~-]")
 _CHANGES_OF_HEX, _CHANGES_OF_CODE, _CHANGES = 2, 3, 4
 """Minimum number of changes between digits, lower case and upper case in a digest: hexadecimal, of code
@@ -52,21 +52,21 @@ def has_content_hash(path: str) -> bool:
     """Returns whether a path contains a digest of the content, which therefore never changes. `path` is
     relative to the site's root."""
     suffix = suffix_of(path)
-    if not is_asset(path) or suffix in _DATA:
+    if not is_asset(path) or suffix in _DATA_SUFFIXES:
         return False
-    if path.startswith(_RESERVED):
+    if path.startswith(_HASHED_FOLDERS):
         return True
     _, *tokens = _SEPARATORS.split(path.rpartition("/")[2].removesuffix(f".{suffix}").removesuffix(".js"))
-    return any(_is_digest(token, is_code=suffix in _CODE) for token in tokens)
+    return any(_is_digest(token, is_code=suffix in _CODE_SUFFIXES) for token in tokens)
 
 
 def _is_digest(token: str, *, is_code: bool) -> bool:
     changes = _changes(token)
-    if _HEX.fullmatch(token):
+    if _HEX_HASH.fullmatch(token):
         return changes >= _CHANGES_OF_HEX
     has_all = any(map(str.isupper, token)) and any(map(str.isdigit, token))
     least = _CHANGES_OF_CODE if is_code else _CHANGES
-    return bool(_MIXED.fullmatch(token)) and has_all and changes >= least
+    return bool(_MIXED_HASH.fullmatch(token)) and has_all and changes >= least
 
 
 def _changes(token: str) -> int:
@@ -91,7 +91,7 @@ _MAX_COMPRESSED_SITE_BYTES: Final = 1024**3
 _MAX_COMPRESSED_RATIO: Final = 0.95
 _BEST_BELOW: Final = 1024 * 1024
 """Files below this size in bytes are compressed at the highest level."""
-_OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class PublishError(Exception):
@@ -172,7 +172,7 @@ def publish(
         )
     if not rules.fallback and settings.derived_fallback in files and NOT_FOUND not in files:
         rules = replace(rules, fallback=settings.derived_fallback)
-    write_whole(destination / INDEX, encode_index(files, rules), durable=False)
+    write_whole(destination / INDEX_FILE, encode_index(files, rules), durable=False)
     return report
 
 
@@ -258,7 +258,7 @@ def _resolve(path: Path) -> Path | None:
 def _open(path: Path) -> int:
     """Opens a regular file. Raises OSError for any other type of file, even if the build swaps the file
     concurrently."""
-    opened = os.open(path, _OPEN)
+    opened = os.open(path, _OPEN_FLAGS)
     if stat.S_ISREG(os.fstat(opened).st_mode):
         return opened
     os.close(opened)
@@ -299,8 +299,8 @@ class _Copier:
         return self._compressed[name]
 
     def _compress(self, name: str, size: int) -> int:
-        target = self._into / (name + GZIP)
-        if self._link(name + GZIP):
+        target = self._into / (name + GZIP_SUFFIX)
+        if self._link(name + GZIP_SUFFIX):
             return target.stat().st_size
         if not _MIN_COMPRESSED_FILE_BYTES <= size <= min(_MAX_COMPRESSED_FILE_BYTES, self._left):
             return 0

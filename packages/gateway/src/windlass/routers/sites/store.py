@@ -25,10 +25,10 @@ from windlass.base.folder_removal import erase
 from windlass.base.locks import Locks
 from windlass.base.private import private_folder
 from windlass.base.subprocesses import in_thread
-from windlass.routers.sites.index import FORMAT, INDEX
+from windlass.routers.sites.index import INDEX_FILE, INDEX_FORMAT
 from windlass.routers.sites.publish import PublishError, PublishReport, SiteSettings, publish
 
-SITES: Final = "sites"
+SITES_FOLDER: Final = "sites"
 """Name of the folder of all sites in the data directory, and of a service's sites in its set-aside data."""
 _DRAFT_PREFIX: Final = ".new-"
 _REMOVED_PREFIX: Final = ".gone-"
@@ -36,7 +36,7 @@ _REMOVED_PREFIX: Final = ".gone-"
 
 def release_name(artifact: str, settings: SiteSettings) -> str:
     """Returns the name of a release, a digest of its artifact and settings."""
-    inputs = msgspec.json.encode([FORMAT, artifact, settings])
+    inputs = msgspec.json.encode([INDEX_FORMAT, artifact, settings])
     return hashlib.sha256(inputs).hexdigest()[:32]
 
 
@@ -58,11 +58,13 @@ class SiteStore:
     async def find(self, service: str, release: str) -> Path | None:
         """Returns the folder of a release; None if the release does not exist."""
         folder = self.at(service, release)
-        return folder if await in_thread((folder / INDEX).is_file) else None
+        return folder if await in_thread((folder / INDEX_FILE).is_file) else None
 
     async def lost(self, folders: Collection[str]) -> Collection[str]:
         """Returns the release folders that do not exist or are incomplete."""
-        return await in_thread(lambda: [folder for folder in folders if not (Path(folder) / INDEX).is_file()])
+        return await in_thread(
+            lambda: [folder for folder in folders if not (Path(folder) / INDEX_FILE).is_file()]
+        )
 
     async def put(
         self,
@@ -158,10 +160,10 @@ class SiteStore:
             erase(left)
 
     async def set_aside(self, service: str, destination: Path) -> None:
-        await in_thread(move, self._folder / service, destination / SITES)
+        await in_thread(move, self._folder / service, destination / SITES_FOLDER)
 
     async def put_back(self, service: str, source: Path) -> None:
-        await in_thread(move, source / SITES, self._folder / service)
+        await in_thread(move, source / SITES_FOLDER, self._folder / service)
 
 
 def _rename_release(new: Path, final: Path) -> bool:

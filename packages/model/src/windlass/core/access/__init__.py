@@ -9,12 +9,12 @@ from windlass.core.access.actor import (
     may_somewhere,
     scopes_somewhere,
 )
-from windlass.core.access.location import LEVELS, ResourceLocation, location_along
+from windlass.core.access.location import LEVEL_FAMILIES, ResourceLocation, location_along
 from windlass.core.access.permits import (
-    MEANINGS,
     ROLE_IDS,
+    SCOPE_MEANINGS,
+    SCOPE_WORDS,
     SCOPES,
-    WORDS,
     Permit,
     Permits,
     Scope,
@@ -26,12 +26,12 @@ from windlass.core.access.permits import (
 )
 
 __all__ = [
-    "LEVELS",
-    "MEANINGS",
+    "LEVEL_FAMILIES",
     "ROLE_IDS",
     "SCOPES",
+    "SCOPE_MEANINGS",
+    "SCOPE_WORDS",
     "SYSTEM",
-    "WORDS",
     "Actor",
     "Permit",
     "Permits",

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-LEVELS = frozenset({"organization", "project", "environment", "cluster"})
+LEVEL_FAMILIES = frozenset({"organization", "project", "environment", "cluster"})
 """Families with a field of their own in `ResourceLocation`."""
 
 
@@ -39,7 +39,7 @@ class ResourceLocation(Struct, frozen=True, gc=False):
 
     def below(self, family: str, id: str, mode: str = "") -> ResourceLocation:
         """Returns the location of a resource directly below this location."""
-        if family in LEVELS:
+        if family in LEVEL_FAMILIES:
             return replace(self, mode=mode, **{family: id})
         if self.environment and not self.service:
             return replace(self, service=id)

@@ -35,13 +35,13 @@ class Scope(IntFlag):
 _ALLOWED_BY = {1: 15, 2: 2 | _ADMIN, 4: 4 | _ADMIN, _ADMIN: _ADMIN}
 """The scopes that satisfy each required permission, as bit masks."""
 
-MEANINGS: Mapping[Scope, str] = {
+SCOPE_MEANINGS: Mapping[Scope, str] = {
     Scope.ADMIN: "full access to all resources",
     Scope.READ: "read-only access",
     Scope.DEPLOY: "can trigger deployments, and stop, restart and cancel them",
     Scope.WRITE: "can create and update resources",
 }
-WORDS = tuple(scope.word for scope in MEANINGS)
+SCOPE_WORDS = tuple(scope.word for scope in SCOPE_MEANINGS)
 
 
 def scopes_of(words: Iterable[str]) -> Scope:
@@ -53,7 +53,7 @@ def scopes_of(words: Iterable[str]) -> Scope:
 
 
 def words_of(flags: Scope) -> list[str]:
-    return [scope.word for scope in MEANINGS if flags & scope]
+    return [scope.word for scope in SCOPE_MEANINGS if flags & scope]
 
 
 class Permit(Struct, frozen=True):
@@ -73,7 +73,7 @@ def permits_throughout(org: str, scopes: Scope) -> Permits:
 
 
 _ROLES = uuid.UUID("6f2c1f0a-5c53-4b8e-9d43-6f4a5a0f7a11")
-ROLE_IDS: Mapping[Scope, str] = {scope: str(uuid.uuid5(_ROLES, scope.word)) for scope in MEANINGS}
+ROLE_IDS: Mapping[Scope, str] = {scope: str(uuid.uuid5(_ROLES, scope.word)) for scope in SCOPE_MEANINGS}
 """The ids of the built-in roles, which are equal in every organization and installation."""
 SCOPES: Mapping[str, Scope] = {id: scope for scope, id in ROLE_IDS.items()}
 """The scopes of the built-in roles by role id."""

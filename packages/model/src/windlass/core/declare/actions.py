@@ -16,7 +16,7 @@ from msgspec import Struct
 from windlass.core.access import Scope
 from windlass.core.declare.spec import Chosen, Spec
 
-WORD: Final = ""
+WORD_PARAMETER: Final = ""
 """A value in the `ids` of an action: the path parameter is a word instead of a resource id."""
 _NO_IDS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -40,7 +40,8 @@ class Action(Struct, frozen=True, kw_only=True):
     suffix: str
     """The part of the path that follows the resource's path, such as `/deploy`."""
     ids: Mapping[str, str] = _NO_IDS
-    """Path parameters in the suffix, each with the family or union that its id belongs to, or with WORD."""
+    """Path parameters in the suffix, each with the family or union that its id belongs to, or
+    `WORD_PARAMETER`."""
     need: Scope
     summary: str
     body: type[Spec] | None = None

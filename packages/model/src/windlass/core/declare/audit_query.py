@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from windlass.core.declare.actions import get
 from windlass.core.declare.fields import Id, Line, Maybe, Timestamp, absent, example, shaped
 from windlass.core.declare.resource import Shown, Spec
-from windlass.core.words.audit import ORIGINS, SUB_TARGETS, TARGETS, TYPES, WORDS
+from windlass.core.words.audit import EVENT_TYPES, ORIGINS, SUB_TARGETS, TARGET_TYPES, WORDS
 
 T = TypeVar("T")
 Given: TypeAlias = T | UnsetType
@@ -39,7 +39,7 @@ TypeWord = Annotated[
     Meta(description="The kind of event; deployments have the words of webhooks"),
 ]
 TargetWord = Annotated[
-    Literal[*TARGETS],  # type: ignore[valid-type]
+    Literal[*TARGET_TYPES],  # type: ignore[valid-type]
     Meta(description="Only what happened to things of this kind, or to what belongs to them"),
 ]
 SubTargetWord = Annotated[
@@ -101,10 +101,12 @@ class OrganizationEvent(Shown):
     timestamp: Timestamp
     event_type: Annotated[
         str,
-        Meta(description=f"One of {', '.join(TYPES)}; or, of what these do not name, a word of our own"),
+        Meta(
+            description=f"One of {', '.join(EVENT_TYPES)}; or, of what these do not name, a word of our own"
+        ),
         example("UPDATE"),
     ]
-    target_type: Annotated[str, Meta(description=f"One of {', '.join(TARGETS)}"), example("APPLICATION")]
+    target_type: Annotated[str, Meta(description=f"One of {', '.join(TARGET_TYPES)}"), example("APPLICATION")]
     target_name: Annotated[str, Meta(description="As it was called then"), example("COLOUR")]
     triggered_by: Annotated[
         str, Meta(description="Name of the token, or address of the person"), example("deployments from CI")

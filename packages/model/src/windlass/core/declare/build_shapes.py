@@ -9,12 +9,12 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from windlass.core.declare.fields import BLANKS, CONTROLS, shaped
+from windlass.core.declare.fields import BLANK_RANGES, CONTROL_RANGES, shaped
 from windlass.core.declare.resource import Spec
 
 MAX_COMMAND_LENGTH: Final = 2000
-_NO_CONTROLS: Final = rf"[^{CONTROLS}]"
-_PART: Final = rf"\.?[^{CONTROLS}./\\][^{CONTROLS}/\\]*"
+_NO_CONTROLS: Final = rf"[^{CONTROL_RANGES}]"
+_PART: Final = rf"\.?[^{CONTROL_RANGES}./\\][^{CONTROL_RANGES}/\\]*"
 """Matches a segment of a path, except `..`."""
 _PATH: Final = rf"(\./)?{_PART}(/{_PART})*"
 
@@ -23,7 +23,7 @@ Command = Annotated[
     Meta(
         max_length=MAX_COMMAND_LENGTH,
         pattern=shaped(
-            rf"^([^{CONTROLS}{BLANKS}]{_NO_CONTROLS}*|)\Z",
+            rf"^([^{CONTROL_RANGES}{BLANK_RANGES}]{_NO_CONTROLS}*|)\Z",
             "must be one line as a shell reads it, without control characters and without a blank before it; "
             "join several commands with &&",
         ),

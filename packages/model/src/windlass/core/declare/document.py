@@ -19,7 +19,7 @@ from windlass.core.declare.validation import convert
 Document = dict[str, object]
 """A decoded but unchecked JSON object. It has to be converted to a struct before its fields are used."""
 
-_PLAIN: Final = (
+_PLAIN_TYPES: Final = (
     msgspec.inspect.StrType,
     msgspec.inspect.IntType,
     msgspec.inspect.FloatType,
@@ -30,7 +30,7 @@ _PLAIN: Final = (
 )
 
 
-REDACTED: Final = "***"
+REDACTED_PATH: Final = "***"
 """Replaces the path of an address that may contain a secret. Its characters are valid in an address, so
 clients can send the response back."""
 _ADDRESS: Final = re.compile(r"(?P<origin>[^:/?#]+://[^/?#]*)/?(?P<path>.*)", re.DOTALL)
@@ -40,12 +40,12 @@ def redact(address: str) -> str:
     """Returns an address without its path, which may be secret. All callers may see the result."""
     match = _ADDRESS.fullmatch(address)
     if match is None:
-        return REDACTED
-    return f"{match['origin']}/{REDACTED}" if match["path"] else address
+        return REDACTED_PATH
+    return f"{match['origin']}/{REDACTED_PATH}" if match["path"] else address
 
 
 def is_redacted(address: Any) -> bool:
-    return isinstance(address, str) and address.endswith(f"/{REDACTED}") and redact(address) == address
+    return isinstance(address, str) and address.endswith(f"/{REDACTED_PATH}") and redact(address) == address
 
 
 def view_of(family: Family, spec: Spec, extras: Mapping[str, Any]) -> Struct:
@@ -92,7 +92,7 @@ def _is_plain(info: msgspec.inspect.Type) -> bool:
         case msgspec.inspect.UnionType(types=types):
             return all(_is_plain(part) for part in types)
         case _:
-            return isinstance(info, _PLAIN)
+            return isinstance(info, _PLAIN_TYPES)
 
 
 def hidden_of(family: Family, spec: Spec) -> dict[str, str]:

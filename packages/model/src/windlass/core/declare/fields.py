@@ -25,33 +25,33 @@ absent: Final[Any] = UNSET
 # Rejected characters are listed explicitly, because `\s` differs between Python and JSON Schema (ECMA 262).
 # These characters are invisible and change the meaning of text: direction marks, zero-width spaces, fillers
 # and tags. Some of them are outside of Unicode's basic plane.
-INVISIBLE: Final = (
+INVISIBLE_CHARACTERS: Final = (
     r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff"
     r"\uffa0\ufff9-\ufffb" + "\U000e0000-\U000e007f"
 )
-CONTROLS: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029" + INVISIBLE
-BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+CONTROL_RANGES: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029" + INVISIBLE_CHARACTERS
+BLANK_RANGES: Final = r"\x20\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 # Joiners and variation selectors are needed in several scripts and in emoji. Elsewhere they are invisible.
 _JOINERS: Final = r"\u200c\u200d"
 _SELECTORS: Final = r"\ufe00-\ufe0f"
 _INNER_BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
-_SHAPED: Final = rf"[^\x00-\x7f{CONTROLS}{BLANKS}{_JOINERS}{_SELECTORS}][{_SELECTORS}]?"
+_SHAPED: Final = rf"[^\x00-\x7f{CONTROL_RANGES}{BLANK_RANGES}{_JOINERS}{_SELECTORS}][{_SELECTORS}]?"
 _SIGN: Final = rf"([!-~]|{_SHAPED}([{_JOINERS}]{_SHAPED})*)"
-_CONTROL_CHARACTERS: Final = re.compile(f"[{CONTROLS}]")
+_CONTROL_CHARACTERS: Final = re.compile(f"[{CONTROL_RANGES}]")
 
-FORMS: Final[dict[str, str]] = {}
+EXPECTED_FORMS: Final[dict[str, str]] = {}
 """The expected form of a value in words, by pattern. Error messages use it instead of the pattern."""
 
 
 def shaped(pattern: str, description: str) -> str:
     """Registers the expected form for a pattern and returns the pattern. Error messages contain the form."""
-    FORMS[pattern] = description
+    EXPECTED_FORMS[pattern] = description
     return pattern
 
 
-_VISIBLE: Final = shaped(
+_VISIBLE_TEXT: Final = shaped(
     # schemathesis rewrites a repeated character class with Python's escapes, but not an alternative.
-    rf"^([^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE}]+|)\Z",
+    rf"^([^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{INVISIBLE_CHARACTERS}]+|)\Z",
     "must have no control characters, and none that are not seen",
 )
 """Matches a text of visible characters, in which line ends and tabs are allowed."""
@@ -78,7 +78,7 @@ Name = Annotated[
 _LINES: Final = Meta(extra={"several_lines": True})
 Text = Annotated[str, Meta(max_length=65_536), _LINES]
 MAX_LINE_LENGTH: Final = 1024
-Line = Annotated[str, Meta(max_length=MAX_LINE_LENGTH, pattern=_VISIBLE)]
+Line = Annotated[str, Meta(max_length=MAX_LINE_LENGTH, pattern=_VISIBLE_TEXT)]
 Password = Annotated[str, Meta(max_length=1024), _LINES]
 Timestamp = Annotated[
     str,
@@ -143,9 +143,11 @@ Key = Annotated[
 ]
 """The name of a variable. Unlike a Name, it is case-sensitive."""
 Description = Annotated[
-    str, Meta(max_length=65_536, pattern=_VISIBLE, description="Text for people, without effect")
+    str, Meta(max_length=65_536, pattern=_VISIBLE_TEXT, description="Text for people, without effect")
 ]
-Note = Annotated[str, Meta(max_length=255, pattern=_VISIBLE, description="Text for people, without effect")]
+Note = Annotated[
+    str, Meta(max_length=255, pattern=_VISIBLE_TEXT, description="Text for people, without effect")
+]
 
 Icon = Annotated[Line, Meta(description="Address of the picture that consoles show")]
 

@@ -13,7 +13,7 @@ from windlass.core.declare.queries import REMOVAL, PageOfWhole, Paging, Removal,
 from windlass.core.declare.resource import Family, Spec, Verb
 from windlass.core.declare.spec import fields_of
 from windlass.core.declare.structs import extra_of
-from windlass.core.declare.traits import DEPLOYABLE
+from windlass.core.declare.traits import DEPLOYABLE_TRAIT
 from windlass.core.words.naming import plural, to_words, with_article
 
 _REPLACE = (
@@ -204,7 +204,7 @@ def _verb_query(verb: Verb, family: Family) -> type[Spec] | None:
         return None
     if family.list_query:
         return family.list_query
-    return ServiceListQuery if any(trait.name == DEPLOYABLE for trait in family.traits) else Paging
+    return ServiceListQuery if any(trait.name == DEPLOYABLE_TRAIT for trait in family.traits) else Paging
 
 
 def _description(verb: Verb, family: Family) -> str:

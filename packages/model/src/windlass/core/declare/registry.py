@@ -14,14 +14,14 @@ from typing import Any, Final, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.core.declare.actions import WORD, Action, Itself, SubAction, Trait
+from windlass.core.declare.actions import WORD_PARAMETER, Action, Itself, SubAction, Trait
 from windlass.core.declare.operations import Operation as Operation
 from windlass.core.declare.operations import PathId, action_id, of_action, of_verbs
 from windlass.core.declare.queries import DEFAULT_PAGE_SIZE as DEFAULT_PAGE_SIZE
 from windlass.core.declare.queries import MAX_PAGE_SIZE as MAX_PAGE_SIZE
 from windlass.core.declare.queries import Paging as Paging
 from windlass.core.declare.resource import Family, ServiceLists
-from windlass.core.declare.traits import DEPLOYABLE
+from windlass.core.declare.traits import DEPLOYABLE_TRAIT
 from windlass.core.words.audit import AuditNames
 from windlass.core.words.naming import to_words
 
@@ -221,7 +221,7 @@ class Registry:
                 f"{operation.id}: say in `ids` what {{{param}}} in {operation.path} is the id of"
             )
         name = ids[param]
-        if name == WORD:
+        if name == WORD_PARAMETER:
             return PathId(param, position, param.replace("_", " "), ())
         if union := self.unions.get(name):
             return PathId(param, position, union.noun, tuple(self.carriers(union.trait)), name)
@@ -298,7 +298,7 @@ def _find_duplicates(
 
 
 def is_service(family: Family) -> bool:
-    return any(trait.name == DEPLOYABLE for trait in family.traits)
+    return any(trait.name == DEPLOYABLE_TRAIT for trait in family.traits)
 
 
 def runs_once(family: Family) -> bool:

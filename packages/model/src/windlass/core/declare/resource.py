@@ -47,7 +47,7 @@ class Verb(StrEnum):
     DELETE = "delete"
 
 
-ALL = frozenset(Verb)
+ALL_VERBS = frozenset(Verb)
 
 
 class ServiceLists(Struct, frozen=True):
@@ -94,7 +94,7 @@ class Family:
         group: str = "",
         about: str = "",
         shown: type[Shown] = Shown,
-        verbs: frozenset[Verb] = ALL,
+        verbs: frozenset[Verb] = ALL_VERBS,
         traits: tuple[Trait, ...] = (),
         actions: tuple[Action, ...] = (),
         nested: bool = False,

@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from windlass.core.declare.actions import Itself, Trait, get, post, put
 from windlass.core.declare.fields import (
-    BLANKS,
-    CONTROLS,
+    BLANK_RANGES,
+    CONTROL_RANGES,
     MAX_LINE_LENGTH,
     WITHOUT_EFFECT,
     Count,
@@ -215,7 +215,7 @@ class GroupRef(Spec):
     id: Id
 
 
-PUSHED: Final = "windlass://push"
+PUSHED_REPOSITORY: Final = "windlass://push"
 """The address that stands for the repository of the application itself, to which its `push_url` leads."""
 _OWN_SCHEME: Final = "windlass:"
 
@@ -226,7 +226,7 @@ GitUrl = Annotated[
         min_length=1,
         max_length=2048,
         pattern=shaped(
-            rf"^((https?|ssh|git|file|windlass)://|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:)[^{CONTROLS}{BLANKS}]+\Z",
+            rf"^((https?|ssh|git|file|windlass)://|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:)[^{CONTROL_RANGES}{BLANK_RANGES}]+\Z",
             "must be an address such as https://host/owner/repository.git",
         ),
         description="Address of the repository; windlass://push is what is pushed to the `push_url` of the "
@@ -235,7 +235,7 @@ GitUrl = Annotated[
     ),
 ]
 # Git's rules for refs, except that all blanks are rejected.
-_NOT_IN_REFS = rf"{CONTROLS}{BLANKS}~^:?*\[\\"
+_NOT_IN_REFS = rf"{CONTROL_RANGES}{BLANK_RANGES}~^:?*\[\\"
 Branch = Annotated[
     str,
     Meta(
@@ -374,9 +374,11 @@ def normalise_repository(
     if repository.url.lower().startswith(_OWN_SCHEME):
         field = f"{path}.url".lstrip(".")
         if not takes_pushes:
-            raise clash(field, f"name a repository of a git server: only an application can have {PUSHED}")
-        if repository.url != PUSHED:
-            raise clash(field, f"must be {PUSHED}, or the address of a git server")
+            raise clash(
+                field, f"name a repository of a git server: only an application can have {PUSHED_REPOSITORY}"
+            )
+        if repository.url != PUSHED_REPOSITORY:
+            raise clash(field, f"must be {PUSHED_REPOSITORY}, or the address of a git server")
     if _has_credential(repository.url):
         field = f"{path}.url".lstrip(".")
         raise clash(field, "leave out what stands before the @, and put it into a git token")

@@ -245,7 +245,7 @@ _LIST_STATUSES: Final = get(
 )
 
 
-DEPLOYABLE: Final = "deployable"
+DEPLOYABLE_TRAIT: Final = "deployable"
 """The name of the trait of services. Each family with this trait has a kind in `control/kinds`."""
 
 
@@ -278,7 +278,7 @@ def deployable(
         also=(503,),
     )
     return Trait(
-        name=DEPLOYABLE,
+        name=DEPLOYABLE_TRAIT,
         runs_once=runs_once,
         sub_actions=sub_actions,
         removal=removal,

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.errors import Invalid
-from windlass.core.declare.fields import FORMS
+from windlass.core.declare.fields import EXPECTED_FORMS
 from windlass.core.declare.spec import fields_of
 from windlass.core.declare.structs import extra_of, struct_of
 
@@ -31,20 +31,24 @@ def convert(value: Any, target_type: type[T]) -> T:
         raise Invalid(explain(error, target_type)) from error
 
 
-_CHOICE: Final = "Invalid enum value "
-_MATCHING = "Expected `str` matching regex "
+_ENUM_PROBLEM: Final = "Invalid enum value "
+_PATTERN_PROBLEM = "Expected `str` matching regex "
 
 
 def _pattern_of(text: str) -> str:
     """Returns the pattern that did not match, which msgspec quotes as a Python literal; empty for other
     errors."""
-    return str(ast.literal_eval(text.removeprefix(_MATCHING))) if text.startswith(_MATCHING) else ""
+    return (
+        str(ast.literal_eval(text.removeprefix(_PATTERN_PROBLEM)))
+        if text.startswith(_PATTERN_PROBLEM)
+        else ""
+    )
 
 
-_AT = re.compile(r" - at `(\$.*)`$")
-_REQUIRED: Final = "is required"
+_PATH_SUFFIX = re.compile(r" - at `(\$.*)`$")
+_REQUIRED_PROBLEM: Final = "is required"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"^Object missing required field `(.+)`$"), _REQUIRED),
+    (re.compile(r"^Object missing required field `(.+)`$"), _REQUIRED_PROBLEM),
     (re.compile(r"^Object contains unknown field `(.+)`$"), "is not a field here"),
     (re.compile(r"^Expected `(.+)`, got `(.+)`$"), "must be {0}, not {1}"),
     (re.compile(r"^Expected `str` of length >= 1$"), "must not be empty"),
@@ -68,15 +72,15 @@ def explain(error: Exception, target_type: Any = None) -> str:
     `target_type`: the expected type, to suggest fields in place of an unknown one.
     """
     text = str(error)
-    at = _AT.search(text)
+    at = _PATH_SUFFIX.search(text)
     path = at[1].removeprefix("$").lstrip(".") if at else ""
     text = text[: at.start()] if at else text
     for pattern, form in _RULES:
         match = pattern.match(text)
         if match is None:
             continue
-        if text.startswith(_CHOICE) and (choices := _choices(path, target_type)):
-            value = text.removeprefix(_CHOICE).strip("'")
+        if text.startswith(_ENUM_PROBLEM) and (choices := _choices(path, target_type)):
+            value = text.removeprefix(_ENUM_PROBLEM).strip("'")
             meant = did_you_mean(get_close_matches(value.upper(), choices, 1))
             return f"{path}: must be one of {', '.join(choices)}{meant}"
         if "unknown field `" in text and target_type is not None:
@@ -86,9 +90,9 @@ def explain(error: Exception, target_type: Any = None) -> str:
             form += hint.replace("{", "{{").replace("}", "}}")
         if "field `" in text:
             path = f"{path}.{match[1]}" if path else match[1]
-        if form == _REQUIRED and (choices := _choices(path, target_type)):
+        if form == _REQUIRED_PROBLEM and (choices := _choices(path, target_type)):
             return f"{path}: {form}; it must be one of {', '.join(choices)}"
-        if (shape := FORMS.get(_pattern_of(text))) is not None:
+        if (shape := EXPECTED_FORMS.get(_pattern_of(text))) is not None:
             return f"{path or 'The body'}: {shape}"
         words = [
             " or ".join(_KINDS.get(word, word) for word in group.split(" | ")) for group in match.groups()

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from windlass.core.deploy.databases import TYPES, kind_of
-from windlass.core.deploy.injected_variables import PREFIX, prefixes_of
+from windlass.core.deploy.injected_variables import RESERVED_PREFIXES, prefixes_of
 
 
 class ConnectionVariable(Struct, frozen=True):
@@ -89,5 +89,5 @@ def friendly_prefix(name: str, id: str) -> str:
     if not word:
         return f"DB_{id[:8].upper()}_"
     # A key begins with a letter, and Windlass reserves its own prefix.
-    taken = word[0].isdigit() or f"{word}_".startswith(PREFIX)
+    taken = word[0].isdigit() or f"{word}_".startswith(RESERVED_PREFIXES)
     return f"DB_{word}_" if taken else f"{word}_"

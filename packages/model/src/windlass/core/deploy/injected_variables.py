@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from windlass.core.deploy import hosts
 from windlass.core.words.naming import enum_value
 
-LISTED: Final = "QOVERY_"
-TWIN: Final = "WINDLASS_"
-PREFIX: Final = (LISTED, TWIN)
+LISTED_PREFIX: Final = "QOVERY_"
+TWIN_PREFIX: Final = "WINDLASS_"
+RESERVED_PREFIXES: Final = (LISTED_PREFIX, TWIN_PREFIX)
 _IDS: Final = uuid.UUID("3d9c5a0e-2f0b-4f6e-8a51-7d0f4a1c9b26")
 
 
-_PLACEHOLDERS: Final = {f"{LISTED}PROJECT_ID": "||Q_PRJ_ID||"}
+_PLACEHOLDERS: Final = {f"{LISTED_PREFIX}PROJECT_ID": "||Q_PRJ_ID||"}
 
 
 def placeholder(key: str) -> str | None:
@@ -58,7 +58,7 @@ def prefixes_of(service_type: str, id: str) -> tuple[str, str]:
     """Returns the key prefix for a service, and its twin: `POSTGRESQL`, `0c0b1dd2-…` →
     `QOVERY_POSTGRESQL_Z0C0B1DD2_`, `WINDLASS_POSTGRESQL_Z0C0B1DD2_`."""
     rest = f"{service_type}_Z{id[:8].upper()}_"
-    return LISTED + rest, TWIN + rest
+    return LISTED_PREFIX + rest, TWIN_PREFIX + rest
 
 
 def output_word(name: str) -> str:
@@ -67,13 +67,13 @@ def output_word(name: str) -> str:
 
 
 def twin(key: str) -> str:
-    return TWIN + key.removeprefix(LISTED)
+    return TWIN_PREFIX + key.removeprefix(LISTED_PREFIX)
 
 
 def of_level(family: str, id: str) -> list[BuiltIn]:
     """Returns the variable with the id of a project, environment or service. The resource itself and
     everything below it receive the variable."""
-    return [BuiltIn(owner=id, key=f"{LISTED}{enum_value(family)}_ID", value=id)]
+    return [BuiltIn(owner=id, key=f"{LISTED_PREFIX}{enum_value(family)}_ID", value=id)]
 
 
 def address_variables(

@@ -68,7 +68,7 @@ class DeploymentStage(StrEnum):
     START = "START"
 
 
-OPEN = frozenset({Progress.QUEUED, Progress.BUILDING, Progress.DEPLOYING})
+OPEN_STATES_OF_DEPLOYMENTS = frozenset({Progress.QUEUED, Progress.BUILDING, Progress.DEPLOYING})
 
 
 class Do(StrEnum):
@@ -83,10 +83,10 @@ class Do(StrEnum):
     DELETE = "DELETE"
 
 
-BUILDS: Final = frozenset({Do.DEPLOY, Do.RUN})
+ACTIONS_WITH_BUILD: Final = frozenset({Do.DEPLOY, Do.RUN})
 """Actions that begin with a build, unless the deployment repeats an earlier one."""
 
-RELEASES: Final = frozenset({Do.DEPLOY, Do.RESTART})
+ACTIONS_WITH_RELEASE: Final = frozenset({Do.DEPLOY, Do.RESTART})
 """Actions after which a version serves: the new version or the previous one."""
 
 
@@ -99,7 +99,7 @@ class ActionStates(NamedTuple):
     failed: State
 
 
-WORDS: Final[Mapping[Do, ActionStates]] = {
+STATES_OF_ACTIONS: Final[Mapping[Do, ActionStates]] = {
     Do.DEPLOY: ActionStates(State.QUEUED, State.DEPLOYING, State.DEPLOYED, State.DEPLOYMENT_ERROR),
     Do.RUN: ActionStates(State.QUEUED, State.EXECUTING, State.DEPLOYED, State.DEPLOYMENT_ERROR),
     Do.RESTART: ActionStates(State.RESTART_QUEUED, State.RESTARTING, State.RESTARTED, State.RESTART_ERROR),
@@ -108,8 +108,8 @@ WORDS: Final[Mapping[Do, ActionStates]] = {
     Do.DELETE: ActionStates(State.DELETE_QUEUED, State.DELETING, State.DELETED, State.DELETE_ERROR),
 }
 
-UP: Final = frozenset({State.DEPLOYED, State.RESTARTED})
-AT_REST: Final = frozenset({State.READY, State.STOPPED})
+STATES_OF_RUNNING_SERVICES: Final = frozenset({State.DEPLOYED, State.RESTARTED})
+STATES_WITHOUT_INSTANCES: Final = frozenset({State.READY, State.STOPPED})
 """States of services that should not have instances."""
 
 
@@ -119,9 +119,9 @@ def is_failure(state: str) -> bool:
 
 def contract_state(state: str) -> str:
     """Returns the contract's word for a state."""
-    if state in UP:
+    if state in STATES_OF_RUNNING_SERVICES:
         return "RUNNING"
-    if state in AT_REST:
+    if state in STATES_WITHOUT_INSTANCES:
         return "STOPPED"
     if is_failure(state):
         return "ERROR"

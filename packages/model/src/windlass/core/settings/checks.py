@@ -15,7 +15,7 @@ _HEADER: Final = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
 _VALUE: Final = lazy_pattern(r"[\t -~\x80-\U0010ffff]{0,4000}\Z")
 _ENVIRONMENT: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z")
 _STATUSES: Final = lazy_pattern(r"[1-5][0-9][0-9]\Z")
-_FRAMING: Final = frozenset(
+_RESERVED_HEADERS: Final = frozenset(
     {
         "connection",
         "content-encoding",
@@ -98,7 +98,7 @@ def headers_of(text: str) -> dict[str, str]:
     for header, value in headers.items():
         if not _HEADER.match(header) or not _VALUE.match(value):
             raise ValueError(f"{header!r} is no header with a value of one line")
-        if header.lower() in _FRAMING:
+        if header.lower() in _RESERVED_HEADERS:
             raise ValueError(f"leave out {header}: the gateway sets it itself")
     return headers
 

@@ -11,7 +11,7 @@ from windlass.core.settings.setting import SettingsOfKind
 
 READ, REPLACE, DEFAULTS = "advancedSettings", "editAdvancedSettings", "defaultAdvancedSettings"
 """The names of the handlers."""
-TRAIT: Final = "has_advanced_settings"
+SETTINGS_TRAIT: Final = "has_advanced_settings"
 _ABOUT: Final = "All keys, each with its value or its default."
 _REPLACES: Final = (
     "Keys that are left out get their defaults. The schema says of each key whether a change acts at once, "
@@ -21,7 +21,7 @@ _REPLACES: Final = (
 
 def has_advanced_settings(settings: SettingsOfKind, *, required_scope: Scope = Scope.WRITE) -> Trait:
     """Returns the trait of resources with these advanced settings."""
-    return Trait(name=TRAIT, actions=(_read(settings), _replace(settings, required_scope)))
+    return Trait(name=SETTINGS_TRAIT, actions=(_read(settings), _replace(settings, required_scope)))
 
 
 def _read(settings: SettingsOfKind) -> Action:

@@ -33,7 +33,7 @@ EFFECT_SENTENCES: Final[Mapping[Effect, str]] = {
     Effect.NONE: "Stored for other clients of this interface; has no effect here",
     Effect.KUBERNETES: "Stored for other clients of this interface; has a meaning on Kubernetes only",
 }
-ACTING: Final = frozenset({Effect.AT_ONCE, Effect.BUILD, Effect.DEPLOYMENT})
+EFFECTS_OF_WINDLASS: Final = frozenset({Effect.AT_ONCE, Effect.BUILD, Effect.DEPLOYMENT})
 
 
 class AdvancedSetting(Struct, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class AdvancedSetting(Struct, frozen=True, kw_only=True):
 
     @property
     def acts(self) -> bool:
-        return self.effect in ACTING
+        return self.effect in EFFECTS_OF_WINDLASS
 
     @property
     def meaning(self) -> str:

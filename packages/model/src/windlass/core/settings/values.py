@@ -10,11 +10,11 @@ import msgspec
 from msgspec import Struct
 
 from windlass.core.declare.resource import Family
-from windlass.core.settings.operations import TRAIT
+from windlass.core.settings.operations import SETTINGS_TRAIT
 from windlass.core.settings.service_settings import TABLE
 from windlass.core.settings.setting import AdvancedSetting, Effect, kind_of
 
-FIELD: Final = "advanced_settings"
+SETTINGS_FIELD: Final = "advanced_settings"
 _MARK: Final = b'"advanced_settings":{'
 _ROWS: Final[Mapping[str, AdvancedSetting]] = {row.name: row for row in TABLE}
 _AT_ONCE: Final = frozenset(row.name for row in TABLE if row.effect is Effect.AT_ONCE)
@@ -58,7 +58,9 @@ def deployed_part(changed: Mapping[str, Any], family: Family) -> dict[str, Any]:
 
 @cache
 def _of_deployment(family: Family) -> frozenset[str]:
-    answers = [action.answer for trait in family.traits if trait.name == TRAIT for action in trait.actions]
+    answers = [
+        action.answer for trait in family.traits if trait.name == SETTINGS_TRAIT for action in trait.actions
+    ]
     rows = kind_of(answers[0]).rows if answers else ()
     return frozenset(row.name for row in rows if row.effect is Effect.DEPLOYMENT)
 

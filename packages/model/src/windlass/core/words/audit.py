@@ -15,7 +15,7 @@ from msgspec import Struct
 from windlass.core.words.events import Event
 from windlass.core.words.naming import enum_value
 
-TYPES: Final = (
+EVENT_TYPES: Final = (
     "CREATE", "UPDATE", "DELETE", "ACCEPT", "EXPORT", "CLONE", "DEPLOY_QUEUED", "STOP_QUEUED",
     "RESTART_QUEUED", "DELETE_QUEUED", "UNINSTALL_QUEUED", "MAINTENANCE", "DRY_RUN", "TRIGGER_REDEPLOY",
     "TRIGGER_CANCEL", "FORCE_RUN_QUEUED", "FORCE_RUN_QUEUED_DEPLOY", "FORCE_RUN_QUEUED_STOP",
@@ -29,7 +29,7 @@ TYPES: Final = (
     "TERRAFORM_FORCE_UNLOCK_FAILED", "TERRAFORM_MIGRATE_STATE_FAILED", "SHELL", "PORT_FORWARD",
     "REMOTE_DEBUG", "MCP", "IMPORT", "LOCK", "UNLOCK", "POLICY_FAILED",
 )  # fmt: skip
-TARGETS: Final = (
+TARGET_TYPES: Final = (
     "AGENTIC_WORKFLOW", "APPLICATION", "CLUSTER", "CONTAINER", "CONTAINER_REGISTRY", "DATABASE",
     "ENTERPRISE_CONNECTION", "ENVIRONMENT", "JOB", "HELM", "HELM_REPOSITORY", "MEMBERS_AND_ROLES",
     "ORGANIZATION", "PROJECT", "WEBHOOK", "TERRAFORM",
@@ -73,7 +73,7 @@ _NEAREST_WORDS: Final[Mapping[str, str]] = {
 }
 _DEFAULT_WORD = "UPDATE"
 
-WORDS: Final = tuple(dict.fromkeys([*TYPES, *(event.value for event in Event)]))
+WORDS: Final = tuple(dict.fromkeys([*EVENT_TYPES, *(event.value for event in Event)]))
 """All words that clients may filter by, including the contract's words for deployments."""
 
 
@@ -81,7 +81,7 @@ def type_of(kind: str, action: str, *, is_full_interface: bool) -> str:
     """Returns the word for an event. `action`: the action of the event's deployment; empty without a
     deployment."""
     word = _EXACT_WORDS.get(kind, kind)
-    if is_full_interface and word not in TYPES:
+    if is_full_interface and word not in EVENT_TYPES:
         word = _NEAREST_WORDS.get(kind, _DEFAULT_WORD)
     return _OF_A_RESTART.get(word, word) if action == "RESTART" else word
 
@@ -105,7 +105,7 @@ class AuditWords(Struct, frozen=True, kw_only=True):
     `gitToken`."""
 
     target: str = ""
-    """The target type of events about a resource of the family, one of TARGETS."""
+    """The target type of events about a resource of the family, one of `TARGET_TYPES`."""
     sub_target: str = ""
     """The sub-target type of events about a resource that belongs to another one, one of SUB_TARGETS."""
     is_part: bool = False

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from typing import Final
 
-ANY: Final = "*."
+WILDCARD_PREFIX: Final = "*."
 """The beginning of a name that stands for all names with one additional label."""
 MAX_NAME_LENGTH: Final = 233
 """The longest name below which there is room for the label of the TXT record that proves it."""
 _MAX_INPUT_LENGTH: Final = 1024
-CHALLENGE: Final = "_windlass-challenge"
+CHALLENGE_LABEL: Final = "_windlass-challenge"
 """The label of the TXT record that proves a domain."""
 _LABEL: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_RESERVED: Final = frozenset({"localhost", "local", "internal", "invalid", "test", "onion", "arpa", "alt"})
+_RESERVED_ENDINGS: Final = frozenset(
+    {"localhost", "local", "internal", "invalid", "test", "onion", "arpa", "alt"}
+)
 """Endings that belong to nobody in the public name system (RFC 6761, RFC 6762, RFC 9476)."""
 
 
@@ -27,7 +29,7 @@ def ascii_name(text: str) -> str:
     BadDomain."""
     if len(text) > _MAX_INPUT_LENGTH:
         raise BadDomain(f"shorten it: a name has at most {MAX_NAME_LENGTH} characters")
-    name = text.removeprefix(ANY)
+    name = text.removeprefix(WILDCARD_PREFIX)
     if not name or name != name.strip() or name.endswith("."):
         raise BadDomain(
             "write the name alone, such as shop.example.com, without blanks and without a final dot"
@@ -38,7 +40,7 @@ def ascii_name(text: str) -> str:
         raise BadDomain("write * only as the first label, as in *.example.com")
     name = name.lower() if name.isascii() else _encode(name)
     labels = name.split(".")
-    if len(name) + (len(ANY) if text.startswith(ANY) else 0) > MAX_NAME_LENGTH:
+    if len(name) + (len(WILDCARD_PREFIX) if text.startswith(WILDCARD_PREFIX) else 0) > MAX_NAME_LENGTH:
         raise BadDomain(f"shorten it: a name has at most {MAX_NAME_LENGTH} characters")
     if not all(_LABEL.fullmatch(label) for label in labels):
         raise BadDomain(
@@ -49,9 +51,9 @@ def ascii_name(text: str) -> str:
         raise BadDomain("name a domain instead of an address: certificates and routes belong to names")
     if len(labels) < 2:
         raise BadDomain("write the whole name, such as shop.example.com")
-    if labels[-1] in _RESERVED:
+    if labels[-1] in _RESERVED_ENDINGS:
         raise BadDomain(f"use a public name: no name server can prove who owns names below {labels[-1]}")
-    return f"{ANY}{name}" if text.startswith(ANY) else name
+    return f"{WILDCARD_PREFIX}{name}" if text.startswith(WILDCARD_PREFIX) else name
 
 
 def _encode(name: str) -> str:
@@ -65,10 +67,10 @@ def _encode(name: str) -> str:
 
 def is_at_or_below(name: str, domain: str) -> bool:
     """Returns whether a name is a domain or below it. Both are in ASCII form."""
-    plain = name.removeprefix(ANY)
+    plain = name.removeprefix(WILDCARD_PREFIX)
     return plain == domain or plain.endswith(f".{domain}")
 
 
 def challenge_name(name: str) -> str:
     """Returns the name of the TXT record that proves a domain."""
-    return f"{CHALLENGE}.{name.removeprefix(ANY)}"
+    return f"{CHALLENGE_LABEL}.{name.removeprefix(WILDCARD_PREFIX)}"

@@ -74,7 +74,7 @@ _WORDS: Final[Mapping[str, str]] = {
 }
 _CONTRACT_WORDS: Final[Mapping[str, str]] = {full: plain for plain, full in _WORDS.items()}
 
-SUBSCRIBABLE: Final = tuple(dict.fromkeys([*_WORDS, *_CONTRACT_WORDS]))
+SUBSCRIBABLE_EVENTS: Final = tuple(dict.fromkeys([*_WORDS, *_CONTRACT_WORDS]))
 """All words that subscriptions accept, from both vocabularies."""
 
 

@@ -31,7 +31,7 @@ class PushResult(StrEnum):
     NO_SIGNATURE = "NO_SIGNATURE"
 
 
-SENTENCES: Final[Mapping[str, str]] = {
+RESULT_SENTENCES: Final[Mapping[str, str]] = {
     PushResult.RECEIVED: "The branch is looked at now",
     PushResult.PASSED_ON: "It was passed on to the services of the repository",
     PushResult.DEPLOYED: "The commit is deployed",

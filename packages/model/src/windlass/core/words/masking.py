@@ -31,7 +31,7 @@ MAX_PATTERNS: Final = 4000
 MIN_CUT_MESSAGE_BYTES: Final = 16 * 1024 - 8
 """A message of at least this many bytes may be a part of a longer line."""
 
-_TRIVIAL: Final = frozenset(
+_TRIVIAL_VALUES: Final = frozenset(
     """
     active changeme default desktop develop development disable disabled enable enabled error example guest
     information internal localhost master memory mongodb nobody normal password postgres postgresql private
@@ -42,7 +42,7 @@ _TRIVIAL: Final = frozenset(
 _NUMBER: Final = re.compile(r"[0-9.,:-]{1,7}|[0-9]{1,7}[a-z]{0,2}", re.ASCII)
 _ASSIGNED: Final = re.compile(r"""["']?[\w.-]+["']?\s*[=:]\s*["']?(.+?)["']?[,;]?""")
 _MASKS: Final = re.compile(f"(?:{MASK})+")
-_FRAME: Final = ("-----BEGIN ", "-----END ")
+_PEM_MARKERS: Final = ("-----BEGIN ", "-----END ")
 
 
 class Mask:
@@ -122,7 +122,9 @@ class Mask:
 def is_trivial(value: str) -> bool:
     """Returns whether a value is too short or too common to be a secret."""
     return (
-        len(value) < MIN_PATTERN_LENGTH or value.lower() in _TRIVIAL or _NUMBER.fullmatch(value) is not None
+        len(value) < MIN_PATTERN_LENGTH
+        or value.lower() in _TRIVIAL_VALUES
+        or _NUMBER.fullmatch(value) is not None
     )
 
 
@@ -168,7 +170,7 @@ def _printed_forms(value: str) -> Iterator[str]:
 
 def _forms_of_lines(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
-        if line.startswith(_FRAME):
+        if line.startswith(_PEM_MARKERS):
             continue
         if len(line) >= MIN_LINE_LENGTH and not is_trivial(line):
             yield line
@@ -288,4 +290,4 @@ def _without_spans(whole: str, spans: Sequence[tuple[int, int]], start: int, end
     return _MASKS.sub(MASK, "".join([*parts, whole[place:end]]))
 
 
-NOTHING: Final = Mask(())
+EMPTY_MASK: Final = Mask(())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-LABEL: Final = "preview"
+PREVIEW_LABEL: Final = "preview"
 """The label of a pull request that asks for a preview."""
 
 
@@ -23,7 +23,7 @@ class PreviewState(StrEnum):
     """Its environment is deleted."""
 
 
-SENTENCES: Final[Mapping[PreviewState, str]] = {
+STATE_SENTENCES: Final[Mapping[PreviewState, str]] = {
     PreviewState.PLANNED: "The preview is being made.",
     PreviewState.WAITING_FOR_APPROVAL: "The pull request comes from a fork: a member has to approve this "
     "commit before it is built.",

@@ -36,15 +36,15 @@ from windlass.process.builds import tree
 
 _log = log("builders.native")
 
-DEPS: Final = ".deps"
+DEPENDENCIES_FOLDER: Final = ".deps"
 NEW_PREFIX: Final = ".new-"
 REMOVED_PREFIX: Final = ".gone-"
-RECORD: Final = "artifact.json"
-COMPLETE: Final = "complete"
-CACHE: Final = "cache"
+RECORD_FILE: Final = "artifact.json"
+COMPLETE_FILE: Final = "complete"
+CACHE_FOLDER: Final = "cache"
 LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait for a lock that other processes hold only briefly."""
-LINKS: Final = ("venv", "node_modules", "packages", "node", "python", "manager", "toolchain")
+DEPENDENCY_LINKS: Final = ("venv", "node_modules", "packages", "node", "python", "manager", "toolchain")
 """Symbolic links from an artifact to its dependencies. `packages` are Node.js packages that are copied for
 each build."""
 
@@ -55,7 +55,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 
 def name_of(text: str) -> str:
     """Returns an id or key as a folder name. A text that is not a safe folder name is hashed."""
-    if _PLAIN.fullmatch(text) and text != CACHE and not text.endswith(".lock"):
+    if _PLAIN.fullmatch(text) and text != CACHE_FOLDER and not text.endswith(".lock"):
         return text
     return "h" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
@@ -86,7 +86,7 @@ class ArtifactStore:
     def depending(self, digest: str) -> Iterator[tuple[Path, bool]]:
         """Yields the folder of these dependencies, and whether they are installed. A new folder is kept only
         if the caller marks it as complete."""
-        deps = self.folder / DEPS
+        deps = self.folder / DEPENDENCIES_FOLDER
         deps.mkdir(mode=0o700, parents=True, exist_ok=True)
         for present in sorted(deps.glob(f"{digest}-*")):
             if not _SUFFIX.fullmatch(present.name.removeprefix(f"{digest}-")):
@@ -102,16 +102,16 @@ class ArtifactStore:
             try:
                 yield fresh, False
             finally:
-                if not (fresh / COMPLETE).exists():
+                if not (fresh / COMPLETE_FILE).exists():
                     _try_to_erase(fresh)
 
     def dependencies(self) -> list[Path]:
         """Returns the folders of all complete dependencies."""
-        return sorted(mark.parent for mark in (self.folder / DEPS).glob(f"*/{COMPLETE}"))
+        return sorted(mark.parent for mark in (self.folder / DEPENDENCIES_FOLDER).glob(f"*/{COMPLETE_FILE}"))
 
     def complete(self, folder: Path, artifact: Artifact) -> None:
         """Records the artifact in its folder and writes both to the disk."""
-        with tree.fresh(folder / RECORD).open("xb") as file:
+        with tree.fresh(folder / RECORD_FILE).open("xb") as file:
             file.write(msgspec.json.encode(artifact))
         sync_file_system(folder)
 
@@ -164,7 +164,7 @@ class ArtifactStore:
                 self._put_leftover_away(left)
             elif not left.name.startswith(".") and kept is not None and left.name not in kept:
                 self._put_away(left)
-        for deps in sorted((self.folder / DEPS).glob("*")):
+        for deps in sorted((self.folder / DEPENDENCIES_FOLDER).glob("*")):
             self._put_deps_away(deps, names_used or self._used_artifacts)
 
     def erase_gone(self) -> None:
@@ -206,7 +206,7 @@ class ArtifactStore:
     def _used_artifacts(self) -> set[str]:
         return {
             link.readlink().parent.name
-            for name in LINKS
+            for name in DEPENDENCY_LINKS
             for link in self.folder.glob(f"[!.]*/{name}")
             if link.is_symlink()
         }
@@ -229,7 +229,7 @@ def services(folder: Path) -> list[str]:
     return [
         entry.name
         for entry in entries
-        if _PLAIN.fullmatch(entry.name) and entry.name != CACHE and entry.is_dir()
+        if _PLAIN.fullmatch(entry.name) and entry.name != CACHE_FOLDER and entry.is_dir()
     ]
 
 
@@ -246,7 +246,7 @@ def _read(path: Path) -> Artifact | None:
     replaced, because running instances may use its files.
     """
     try:
-        artifact = msgspec.json.decode((path / RECORD).read_bytes(), type=Artifact)
+        artifact = msgspec.json.decode((path / RECORD_FILE).read_bytes(), type=Artifact)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except msgspec.ValidationError as error:
@@ -260,19 +260,19 @@ def _read(path: Path) -> Artifact | None:
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None  # torn by a power cut
-    links = (path / name for name in LINKS)
+    links = (path / name for name in DEPENDENCY_LINKS)
     whole = (path / "app").is_dir() and all(link.exists() for link in links if link.is_symlink())
     return artifact if whole and path.resolve() == Path(artifact.ref) else None
 
 
 def mark_complete(folder: Path) -> None:
-    tree.fresh(folder / COMPLETE).write_text(str(folder))
+    tree.fresh(folder / COMPLETE_FILE).write_text(str(folder))
 
 
 def is_complete(folder: Path) -> bool:
     """Returns whether the folder is complete and still at its original path."""
     try:
-        return (folder / COMPLETE).read_text() == str(folder)
+        return (folder / COMPLETE_FILE).read_text() == str(folder)
     except OSError:
         return False
 

@@ -27,7 +27,14 @@ from windlass.base.disk_reserve import Amount, DiskWatch
 from windlass.base.isolation.isolation import MAX_PROCESSES, Isolation
 from windlass.base.isolation.step_launcher import NetworkOfSteps, StepLauncher, no_network
 from windlass.base.step_limits import StepLimits
-from windlass.builders.builder import FILES, FULL, BuildError, BuilderUnavailable, Order, Say
+from windlass.builders.builder import (
+    DISK_FULL_ERROR,
+    FILES_BUILDER,
+    BuildError,
+    BuilderUnavailable,
+    Order,
+    Say,
+)
 from windlass.builders.detecting import bounded_detection, read_order
 from windlass.engines.workload import Artifact
 from windlass.process.builds import tree
@@ -124,7 +131,7 @@ class NativeBuilder:
                 return artifact
             with _explain_error():
                 await check_room(self._folder, self._disk_reserve)
-                if order.settings.builder == FILES:
+                if order.settings.builder == FILES_BUILDER:
                     return await subprocesses.in_thread(
                         take_files, ArtifactStore(self._folder, order.service), order, say
                     )
@@ -257,7 +264,7 @@ def _explain_error() -> Iterator[None]:
             raise BuildError(_TOO_DEEP) from error
         why = _reason(error)
         if why in (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT)):
-            raise BuildError(FULL) from error
+            raise BuildError(DISK_FULL_ERROR) from error
         raise BuildError(
             "Ask the operator to look at the disk of the machine that runs Windlass: files of the build "
             f"could not be written ({why})."

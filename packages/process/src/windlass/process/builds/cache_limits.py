@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-DAY: Final = 24 * 3600.0
+SECONDS_PER_DAY: Final = 24 * 3600.0
 
 
 class CacheLimits(Struct, frozen=True):
@@ -36,7 +36,7 @@ def units_to_erase(units: Iterable[CacheUnit], limits: CacheLimits, now: float) 
     total = sum(unit.size for unit in oldest_first)
     erased = []
     for unit in oldest_first:
-        if unit.used < now - limits.days * DAY or total > limits.most_bytes:
+        if unit.used < now - limits.days * SECONDS_PER_DAY or total > limits.most_bytes:
             erased.append(unit)
             total -= unit.size
     return erased

@@ -27,11 +27,11 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.folder_removal import erase
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Say
-from windlass.process.builds.artifacts import CACHE, REMOVED_PREFIX, name_of
+from windlass.process.builds.artifacts import CACHE_FOLDER, REMOVED_PREFIX, name_of
 from windlass.process.builds.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
 from windlass.process.builds.tools import ToolFailed
 
-SERVICES: Final = ".services"
+SERVICES_FOLDER: Final = ".services"
 _DOWNLOADS: Final = "downloads"
 _BUSY_SUFFIX: Final = ".busy"
 _KEPT_FOLDER: Final = "kept"
@@ -82,7 +82,7 @@ class CacheStore:
 
     def __init__(self, folder: Path, limits: CacheLimits) -> None:
         """Uses caches below `folder`, the folder of the builder."""
-        self._folder = folder / CACHE
+        self._folder = folder / CACHE_FOLDER
         self._limits = limits
         self._sizes: dict[Path, tuple[float, int]] = {}
         """For each cache, the time of its last use and its size at that time."""
@@ -92,7 +92,7 @@ class CacheStore:
         """Yields the caches for a build and keeps them locked, so that no sweep removes them. `home` is the
         home folder of the build's programs."""
         own, held = _lock_free_folder(
-            private_folder(self._folder / SERVICES / name_of(org) / name_of(service))
+            private_folder(self._folder / SERVICES_FOLDER / name_of(org) / name_of(service))
         )
         try:
             caches = BuildCaches(own)
@@ -110,7 +110,7 @@ class CacheStore:
 
     def discard(self, service: str) -> None:
         """Erases the caches of a service."""
-        for folder in (self._folder / SERVICES).glob(f"*/{name_of(service)}"):
+        for folder in (self._folder / SERVICES_FOLDER).glob(f"*/{name_of(service)}"):
             _remove(folder, self._folder)
 
     def sweep(self) -> None:
@@ -118,7 +118,7 @@ class CacheStore:
         its limit. Caches of running builds stay until the next sweep."""
         for left in self._folder.glob(f"{REMOVED_PREFIX}*"):
             erase(left)
-        for org in sorted((self._folder / SERVICES).glob("*")):
+        for org in sorted((self._folder / SERVICES_FOLDER).glob("*")):
             for unit in units_to_erase(self._units(org), self._limits, time.time()):
                 self._erase(unit)
 

@@ -21,7 +21,7 @@ from windlass.process.builds.language_tools import OR_DOCKER, advice_to_install
 from windlass.process.builds.layout import Layout
 
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
-_SCRIPTED: Final = {
+_SCRIPT_SUFFIXES: Final = {
     "python": (".py",),
     "node": (".js", ".mjs", ".cjs", "/index.js", "/package.json", ".json"),
     "sh": (),
@@ -131,14 +131,14 @@ def _check_script(program: str, rest: Sequence[str], site: Site) -> None:
     if name in _RUNS_FILES:
         rest = [word for word in rest[:2] if word != "run"][:1]
         rest = rest if rest and CODE.fullmatch(rest[0]) else []
-    elif name not in _SCRIPTED:
+    elif name not in _SCRIPT_SUFFIXES:
         return
     if not rest or rest[0].startswith("-"):
         return
     if rest[0].startswith("/") and not site.layout.image:
         return
     folder = site.layout.folder
-    if any((folder / f"{rest[0]}{end}").exists() for end in ("", *_SCRIPTED.get(name, ()))):
+    if any((folder / f"{rest[0]}{end}").exists() for end in ("", *_SCRIPT_SUFFIXES.get(name, ()))):
         return
     _refuse_missing(f"{name} {rest[0]}", site, rest[0])
 

@@ -82,7 +82,7 @@ def _words(instruction: Instruction) -> Sequence[str]:
     return instruction.json or instruction.text.split()
 
 
-_BROUGHT: Final = re.compile(r"python[\d.]*|node|npm|npx|yarn|pnpm|bun|uv")
+_PROVIDED_PROGRAM: Final = re.compile(r"python[\d.]*|node|npm|npx|yarn|pnpm|bun|uv")
 """Programs that a build provides if the machine lacks them."""
 _PIP: Final = re.compile(r"\b(?:pip[\d.]*|uv pip) install\b")
 _GLOBAL_INSTALL: Final = re.compile(
@@ -99,7 +99,7 @@ _IMAGES: Final = {
     "Rust": r"rust",
 }
 """For each language, a pattern for the names of the images that build its applications."""
-_NEUTRAL: Final = {
+_HARMLESS_VARIABLES: Final = {
     "HOST", "HOSTNAME", "NODE_ENV", "PATH", "PORT", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED",
 }  # fmt: skip
 """Variables that a Dockerfile may set without effect, because each recipe sets its own values."""
@@ -113,7 +113,7 @@ _OF_TOOLS: Final = re.compile(
 """Variables for the tools that install packages. The steps of a recipe set their own."""
 _IMAGE_PATH: Final = re.compile(r"(?<![\w./$}~-])/[\w.@+-]|:///")
 """Matches a path of the image in the value of a variable."""
-_ELSEWHERE: Final = "deploy to a cluster with the Docker engine"
+_DOCKER_ADVICE: Final = "deploy to a cluster with the Docker engine"
 
 
 class NeedsContainer(BuildError):
@@ -154,12 +154,17 @@ class NeedsContainer(BuildError):
 
 def kept_variables(dockerfile: Dockerfile, hinted: Hints) -> dict[str, str]:
     """Returns the variables of a Dockerfile that the application gets if the recipe is followed: all except
-    those for tools, for a web server of the image, and those that each recipe sets itself (`_NEUTRAL`)."""
+    those for tools, for a web server of the image, and those that each recipe sets itself
+    (`_HARMLESS_VARIABLES`)."""
     has_server = any(name_of_image(stage.base).startswith("uwsgi-nginx") for stage in dockerfile.stages)
     return {
         name: value
         for name, value in hinted.environment.items()
-        if not (name in _NEUTRAL or _OF_TOOLS.fullmatch(name) or (has_server and _OF_SERVER.fullmatch(name)))
+        if not (
+            name in _HARMLESS_VARIABLES
+            or _OF_TOOLS.fullmatch(name)
+            or (has_server and _OF_SERVER.fullmatch(name))
+        )
     }
 
 
@@ -177,7 +182,7 @@ def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> No
         "instruction of a Dockerfile."
     )
     if "/" not in missing and _PIP.search(step.shown):
-        raise BuildError(f"Add {missing} to requirements.txt, or {_ELSEWHERE}: {reason}")
+        raise BuildError(f"Add {missing} to requirements.txt, or {_DOCKER_ADVICE}: {reason}")
     raise refusal(layout.app, reason)
 
 
@@ -208,9 +213,9 @@ def refusal(folder: Path, reason: str) -> NeedsContainer:
     """Returns the error about a Dockerfile that the process engine cannot follow."""
     recipe = recipe_of(folder)
     if not recipe.is_runnable:
-        message = f"D{_ELSEWHERE[1:]}, or set builder to RECIPE and start_command: {reason}"
+        message = f"D{_DOCKER_ADVICE[1:]}, or set builder to RECIPE and start_command: {reason}"
     else:
-        message = f"Set builder to RECIPE, or {_ELSEWHERE}: {reason} {_describe(recipe)}"
+        message = f"Set builder to RECIPE, or {_DOCKER_ADVICE}: {reason} {_describe(recipe)}"
     return NeedsContainer(message, reason, recipe)
 
 
@@ -248,7 +253,7 @@ def _missing_archive(argv: Sequence[str], layout: Layout) -> str:
 def _is_missing(program: str, layout: Layout, installs: bool) -> bool:
     name = program.rpartition("/")[2]
     may_be_installed = installs and ("/" not in program or "/bin/" in program)
-    is_known = may_be_installed or bool(_BROUGHT.fullmatch(name))
+    is_known = may_be_installed or bool(_PROVIDED_PROGRAM.fullmatch(name))
     return not (is_known or _exists(program, layout) or find_program(name, machine_path()))
 
 

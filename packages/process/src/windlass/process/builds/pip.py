@@ -11,7 +11,7 @@ from typing import Final
 from windlass.builders.builder import BuildError
 from windlass.process.builds.tools import Tools
 
-PIP: Final = (22, 3)  # the first version with the option --python
+MIN_PIP_VERSION: Final = (22, 3)  # the first version with the option --python
 
 
 def own_python() -> str:
@@ -40,7 +40,7 @@ async def pip_install(
         argv = [uv, "pip", "install", "--python", into, *words]
         await tools.run(argv, cwd=cwd, more=variables, title="uv pip install")
     else:
-        raise BuildError(_MISSING)
+        raise BuildError(_MISSING_PIP_ADVICE)
 
 
 async def install_in_folder(tools: Tools, packages: Sequence[str], folder: Path) -> None:
@@ -53,12 +53,12 @@ async def install_in_folder(tools: Tools, packages: Sequence[str], folder: Path)
             [uv, "pip", "install", "--target", folder, *packages], cwd=tools.home, title="uv pip install"
         )
     else:
-        raise BuildError(_MISSING)
+        raise BuildError(_MISSING_PIP_ADVICE)
 
 
-_MISSING: Final = (
+_MISSING_PIP_ADVICE: Final = (
     "Install python3-pip, or uv, on the machine that runs Windlass: it has no pip "
-    f"{PIP[0]}.{PIP[1]} or newer, and no uv."
+    f"{MIN_PIP_VERSION[0]}.{MIN_PIP_VERSION[1]} or newer, and no uv."
 )
 
 
@@ -66,7 +66,7 @@ async def find_pip(tools: Tools, python: str) -> list[str] | None:
     for program in dict.fromkeys((python, own_python(), sys.executable)):
         answer = await tools.ask_once([program, "-m", "pip", "--version"], program)
         version = re.match(r"pip (\d+)\.(\d+)", answer or "")
-        if version and (int(version[1]), int(version[2])) >= PIP:
+        if version and (int(version[1]), int(version[2])) >= MIN_PIP_VERSION:
             return [program, "-m", "pip"]
     return None
 

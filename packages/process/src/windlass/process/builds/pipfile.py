@@ -12,18 +12,18 @@ from windlass.base.toml import parse_toml
 from windlass.builders.builder import BuildError
 from windlass.builders.small_files import read_small
 
-LOCK: Final = "Pipfile.lock"
-FILE: Final = "Pipfile"
-_SYSTEMS: Final = ("git", "hg", "svn", "bzr")
+LOCK_FILE: Final = "Pipfile.lock"
+PIPFILE: Final = "Pipfile"
+_VERSION_CONTROL_SYSTEMS: Final = ("git", "hg", "svn", "bzr")
 
 
 def pipfile_lines(folder: Path) -> list[str]:
     """Returns the requirements in Pipfile.lock or, if it does not exist, in Pipfile."""
-    if (folder / LOCK).is_file():
-        content = _read(folder / LOCK, lambda text: read_json(text, object))
+    if (folder / LOCK_FILE).is_file():
+        content = _read(folder / LOCK_FILE, lambda text: read_json(text, object))
         listed, sources = content.get("default"), _table(content.get("_meta")).get("sources")
     else:
-        content = _read(folder / FILE, lambda text: parse_toml(text.decode("utf-8-sig")))
+        content = _read(folder / PIPFILE, lambda text: parse_toml(text.decode("utf-8-sig")))
         listed, sources = content.get("packages"), content.get("source")
     entries = {name: entry for name, entry in _table(listed).items() if name}
     with_hashes = bool(entries) and all(_hashes(entry) for entry in entries.values())
@@ -74,7 +74,7 @@ def _line(name: str, entry: object, *, with_hashes: bool) -> str:
 
 def _direct_source(named: dict[str, Any]) -> str:
     """Returns the address or path of a package that is not in a registry, or an empty string."""
-    for system in _SYSTEMS:
+    for system in _VERSION_CONTROL_SYSTEMS:
         if isinstance(url := named.get(system), str):
             ref = named.get("ref")
             return f"{system}+{_word(url)}" + (f"@{_word(ref)}" if isinstance(ref, str) else "")

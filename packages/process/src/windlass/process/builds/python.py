@@ -101,7 +101,7 @@ def declaration_of(folder: Path) -> DependencyDeclaration | None:
     for name in REQUIREMENTS[:1]:
         if (folder / name).is_file():
             return DependencyDeclaration(folder, "requirements", name)
-    if (folder / pipfile.LOCK).is_file() or (folder / pipfile.FILE).is_file():
+    if (folder / pipfile.LOCK_FILE).is_file() or (folder / pipfile.PIPFILE).is_file():
         return DependencyDeclaration(folder, "pipfile")
     if poetry_table(pyproject) and not is_installable(pyproject, folder) and not table(pyproject, "project"):
         return DependencyDeclaration(folder, "locked", POETRY.name)
@@ -162,7 +162,7 @@ def _lock_text(dependencies: PythonDependencies) -> str:
 def _of_pipfile(declaration: DependencyDeclaration) -> PythonDependencies:
     requirements = _text(pipfile.pipfile_lines(declaration.folder))
     local = tuple(local_paths(requirements, declaration.folder))
-    is_lock = (declaration.folder / pipfile.LOCK).is_file()
+    is_lock = (declaration.folder / pipfile.LOCK_FILE).is_file()
     return PythonDependencies(requirements=requirements, is_lock=is_lock, local=local, cwd=declaration.folder)
 
 

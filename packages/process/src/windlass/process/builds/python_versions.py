@@ -29,7 +29,7 @@ from windlass.process.builds.python_managers import UV, find_program
 from windlass.process.builds.toolchains import MissingToolchain, Toolchains
 from windlass.process.builds.tools import Tools
 
-_HOMES: Final = (
+_INSTALL_FOLDERS: Final = (
     ("UV_PYTHON_INSTALL_DIR", ".local/share/uv/python", "cpython-3.*"),
     ("PYENV_ROOT", ".pyenv", "versions/3.*"),
 )
@@ -47,7 +47,7 @@ def installed_pythons(surroundings: Mapping[str, str]) -> dict[str, Path]:
 def _programs(surroundings: Mapping[str, str]) -> Iterator[tuple[int, str, Path]]:
     """Yields the patch number, the minor version and the interpreter of each installation."""
     home = surroundings.get("HOME", "/nonexistent")
-    for variable, below, pattern in _HOMES:
+    for variable, below, pattern in _INSTALL_FOLDERS:
         for folder in Path(surroundings.get(variable) or f"{home}/{below}").glob(pattern):
             match = _NAME.match(folder.name)
             program = folder / "bin" / f"python{match['minor']}" if match else folder
@@ -55,13 +55,13 @@ def _programs(surroundings: Mapping[str, str]) -> Iterator[tuple[int, str, Path]
                 yield int(match["patch"]), match["minor"], program
 
 
-FILES: Final = (".python-version", "runtime.txt")
-NEWEST, OLDEST = 15, 9
+VERSION_FILES: Final = (".python-version", "runtime.txt")
+NEWEST_MINOR, OLDEST_MINOR = 15, 9
 """The minor versions that are searched for on this machine."""
-DEFAULT: Final = 13
+DEFAULT_MINOR: Final = 13
 """The newest minor version that is used if the repository names none, as in images. Newer ones are used once
 most packages have wheels for them."""
-FETCHED: Final = (13, 12, 11, 10, 14, 9)
+FETCHED_MINORS: Final = (13, 12, 11, 10, 14, 9)
 """The minor versions that can be fetched for a range, in order of preference."""
 _PIPFILE: Final = re.compile(
     r"^python(?:_full)?_version[ \t]*+=[ \t]*+['\"](\d[\d.]{0,12})['\"]", re.MULTILINE
@@ -72,19 +72,19 @@ _LOCKS: Final = (
     ("Pipfile.lock", re.compile(r"\"python_(?:full_)?version\": \"(\d[\d.]{0,12})\"")),
 )
 _MAX_FILE_LENGTH: Final = 100_000
-_PLACED: Final = (
+_PLACE_SCRIPT: Final = (
     'for found in "$1"/pythons/*/bin/python"$2"; do mv "${found%/bin/*}" "$1/python"; exit 0; done; exit 1'
 )
 """Shell command that moves the fetched Python to a path without its version."""
-_FORBIDDEN: Final = frozenset({"never", "manual", "false"})
+_FORBIDDING_VALUES: Final = frozenset({"never", "manual", "false"})
 
 
-_IGNORED: Final = re.compile(r"([\w.!+]{1,40}) Requires-Python ([^;\n]{1,80})")
+_IGNORED_RELEASE: Final = re.compile(r"([\w.!+]{1,40}) Requires-Python ([^;\n]{1,80})")
 """Matches a version of a package that pip ignores, because it requires another Python."""
 _NOT_FOUND: Final = re.compile(
     r"No matching distribution found for ([\w.-]{1,100})(?:\[[^\]]*\])?([^\s;]{0,80})"
 )
-_REFUSED: Final = re.compile(
+_REFUSED_PACKAGE: Final = re.compile(
     r"Package '([^']{1,100})' requires a different Python: \S+ not in '([^']{1,80})'"
     r"|depends on Python([<>=!~][^\s]{1,40}?),? "
 )
@@ -125,7 +125,7 @@ def wanted_in(folder: Path, pyproject: dict[str, Any]) -> PythonRequirement:
     The sources in order of priority: .python-version, runtime.txt, .tool-versions, Pipfile, pyproject.toml,
     and the versions for which all pinned packages have wheels.
     """
-    for name in FILES:
+    for name in VERSION_FILES:
         if version := _first_line(folder / name).removeprefix("python-"):
             return PythonRequirement(version, name) if plain_version(version) else PythonRequirement()
     for line in _text(folder / ".tool-versions").splitlines():
@@ -177,7 +177,7 @@ def required_by_packages(lines: Sequence[str], requirement: PythonRequirement) -
     if found is None or requirement.minor:
         return None
     ranges, package = found
-    for minor in FETCHED:
+    for minor in FETCHED_MINORS:
         full = f"3.{minor}.999"
         if requirement.holds(full) and all(is_in_range(full, accepted) for accepted in ranges):
             return f"3.{minor}", package
@@ -186,7 +186,7 @@ def required_by_packages(lines: Sequence[str], requirement: PythonRequirement) -
 
 def _ranges_in(text: str) -> tuple[list[str], str] | None:
     """Returns the ranges of Python versions that a package accepts, and the package."""
-    if refused := _REFUSED.search(text):
+    if refused := _REFUSED_PACKAGE.search(text):
         return [refused[2] or refused[3]], refused[1] or "a package"
     missing = _NOT_FOUND.search(text)
     if missing is None:
@@ -194,7 +194,7 @@ def _ranges_in(text: str) -> tuple[list[str], str] | None:
     package, asked = missing[1], missing[2]
     fitting = [
         match[2].strip()
-        for match in _IGNORED.finditer(text)
+        for match in _IGNORED_RELEASE.finditer(text)
         if not asked or is_in_range(match[1], asked.replace("===", "=="))
     ]
     return (fitting[-1:], f"the package {package}") if fitting else None
@@ -232,7 +232,7 @@ async def find_python(
     for minor in (
         [requirement.minor]
         if requirement.minor
-        else [f"3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1)]
+        else [f"3.{minor}" for minor in range(NEWEST_MINOR, OLDEST_MINOR - 1, -1)]
     ):
         if requirement.holds(f"{minor}.999") and (present := await _find(tools, minor)):
             return present
@@ -244,7 +244,7 @@ async def find_python(
 
 
 async def _newer(tools: Tools, own: Interpreter, requirement: PythonRequirement) -> Interpreter | None:
-    for number in range(DEFAULT, _minor_number(own.version), -1):
+    for number in range(DEFAULT_MINOR, _minor_number(own.version), -1):
         if requirement.holds(f"3.{number}.999") and (present := await _find(tools, f"3.{number}")):
             return present
     return None
@@ -275,7 +275,9 @@ async def _nearest(tools: Tools, own: Interpreter, requirement: PythonRequiremen
     aim, ours = _minor_number(requirement.minor), _minor_number(own.version)
     if requirement.is_strict or not aim:
         return own
-    nearer = (number for number in range(OLDEST, NEWEST + 1) if abs(number - aim) < abs(ours - aim))
+    nearer = (
+        number for number in range(OLDEST_MINOR, NEWEST_MINOR + 1) if abs(number - aim) < abs(ours - aim)
+    )
     for number in sorted(nearer, key=lambda number: abs(number - aim)):
         if present := await _find(tools, f"3.{number}"):
             return present
@@ -298,7 +300,7 @@ async def _fetch(
     tools: Tools, toolchains: Toolchains, stack: ExitStack, requirement: PythonRequirement
 ) -> Interpreter:
     chosen = tools.surroundings.get("UV_PYTHON_DOWNLOADS", "").lower()
-    if chosen in _FORBIDDEN:
+    if chosen in _FORBIDDING_VALUES:
         raise MissingToolchain(f"UV_PYTHON_DOWNLOADS is {chosen}.")
     toolchains.check_allowed()
     minor = requirement.minor or _first_in(requirement)
@@ -313,17 +315,19 @@ async def _fetch(
 
 def _first_in(requirement: PythonRequirement) -> str:
     """Returns the preferred minor version in a range, to fetch it."""
-    for minor in FETCHED:
+    for minor in FETCHED_MINORS:
         if requirement.holds(f"3.{minor}.999"):
             return f"3.{minor}"
-    raise MissingToolchain(f"no Python from 3.{min(FETCHED)} to 3.{max(FETCHED)} is in this range.")
+    raise MissingToolchain(
+        f"no Python from 3.{min(FETCHED_MINORS)} to 3.{max(FETCHED_MINORS)} is in this range."
+    )
 
 
 async def _make(uv: Path, minor: str, tools: Tools, folder: Path) -> None:
     more = {"UV_PYTHON_INSTALL_DIR": str(folder / "pythons"), "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "30"}
     words: list[str | Path] = [uv, "python", "install", "--no-bin", minor]
     await tools.run(words, cwd=folder, more=more, title=f"uv python install {minor}")
-    await tools.run(["/bin/sh", "-c", _PLACED, "sh", folder, minor], cwd=folder, title="sh")
+    await tools.run(["/bin/sh", "-c", _PLACE_SCRIPT, "sh", folder, minor], cwd=folder, title="sh")
 
 
 def _fallback(own: Interpreter, requirement: PythonRequirement, missing: BuildError) -> Interpreter:

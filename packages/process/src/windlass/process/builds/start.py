@@ -19,7 +19,7 @@ from windlass.engines.workload import StaticSite
 from windlass.process.builds.pyproject import read_pyproject
 
 CHOSEN_PROCESS: Final = "the process that the application chooses"
-_EXAMPLES: Final = (
+_EXAMPLE_COMMANDS: Final = (
     (".py", "python {}"),
     (".js", "node {}"),
     (".mjs", "node {}"),
@@ -164,7 +164,7 @@ def _advice(example: str) -> str:
 
 def _example_for(folder: Path, entries: Sequence[str]) -> str:
     """Returns an example start command for the files of a folder, or an empty string."""
-    for ending, command in _EXAMPLES:
+    for ending, command in _EXAMPLE_COMMANDS:
         if file := next((name for name in entries if name.endswith(ending)), None):
             is_streamlit = ending == ".py" and _imports_streamlit(folder / file)
             return f"streamlit run {file} --server.port $PORT" if is_streamlit else command.format(file)

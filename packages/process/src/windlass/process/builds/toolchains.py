@@ -23,13 +23,13 @@ from windlass.base.folder_removal import erase
 from windlass.base.isolation.isolation import Isolation
 from windlass.base.isolation.users import make_readable
 from windlass.base.private import private_folder
-from windlass.builders.builder import FULL, BuildError
-from windlass.process.builds.artifacts import CACHE, COMPLETE, ArtifactStore, mark_complete
+from windlass.builders.builder import DISK_FULL_ERROR, BuildError
+from windlass.process.builds.artifacts import CACHE_FOLDER, COMPLETE_FILE, ArtifactStore, mark_complete
 from windlass.process.builds.cache_limits import CacheLimits, CacheUnit, size_of, units_to_erase
 from windlass.process.builds.cells import Cells
 from windlass.process.builds.tools import ToolFailed, Tools, step
 
-FOLDER: Final = "toolchains"
+TOOLCHAINS_FOLDER: Final = "toolchains"
 RETRY_SECONDS: Final = 600.0
 """Seconds after which a failed fetch is tried again."""
 _VERSION_LIFETIME_SECONDS: Final = 60.0
@@ -72,7 +72,7 @@ class Toolchains:
         allowed: bool = True,
         limits: CacheLimits = CacheLimits(),  # noqa: B008 (frozen)
     ) -> None:
-        self._store = ArtifactStore(folder / CACHE, FOLDER)
+        self._store = ArtifactStore(folder / CACHE_FOLDER, TOOLCHAINS_FOLDER)
         self._limits = limits
         self._isolation = isolation
         self._allowed = allowed
@@ -134,7 +134,7 @@ class Toolchains:
     def _note(self, name: str, error: BuildError) -> None:
         """Records a failure, so that the fetch is not repeated at once. A lack of disk space or memory is not
         recorded, because it may end at any time."""
-        if str(error) == FULL:
+        if str(error) == DISK_FULL_ERROR:
             raise error
         if not (isinstance(error, ToolFailed) and error.was_killed):
             self._failed[name] = (time.monotonic(), str(error))
@@ -171,7 +171,7 @@ class Toolchains:
         await subprocesses.in_thread(_make_folders, home, cache)
         cells = Cells(
             self._isolation,
-            FOLDER,
+            TOOLCHAINS_FOLDER,
             home,
             folder,
             cache,
@@ -189,7 +189,7 @@ class Toolchains:
 
 def _use_of(folder: Path) -> Path:
     """Returns the file whose modification time is the time of the last use."""
-    return folder / COMPLETE
+    return folder / COMPLETE_FILE
 
 
 def _make_folders(*folders: Path) -> None:

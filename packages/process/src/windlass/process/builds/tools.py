@@ -30,7 +30,7 @@ MAX_LOGGED_LINES: Final = 5000
 MAX_READ_LINES: Final = 10_000
 """Maximum number of output lines that are processed as they arrive, including empty lines. After that, only
 the end of the output is kept."""
-_END: Final = 64 * 1024
+_MAX_KEPT_BYTES: Final = 64 * 1024
 MAX_KEPT_LINES: Final = 200
 """Number of last lines that are kept to explain a failure. npm prints about a hundred lines of usage after
 the reason."""
@@ -307,7 +307,7 @@ class OutputLines:
             self._is_full = self._said > MAX_LOGGED_LINES or self._read >= MAX_READ_LINES
             if self._is_full:
                 self._say("(it prints more than can be kept; the rest is left out)")
-        self._rest = data[at:][-_END:]
+        self._rest = data[at:][-_MAX_KEPT_BYTES:]
 
     def end(self) -> None:
         for line in self._rest.split(b"\n")[-MAX_KEPT_LINES:]:

@@ -15,7 +15,7 @@ from windlass.engines.engine import EngineError, Notice, Sink
 from windlass.engines.rollout.copies import Copies
 from windlass.engines.workload import HealthProbe, Instance, OutputLine, Phase, Workload
 
-_VOICE: Final = "windlass"
+_WRITER: Final = "windlass"
 """Source name of Windlass's own messages in a service's log."""
 _log = log("engines.health")
 
@@ -179,7 +179,7 @@ class HealthMonitor:
 
     def _log_event(self, workload: Workload, instance: Instance, event: str) -> None:
         message = f"Instance {instance.index} {event}"
-        self._sink(workload.service, [OutputLine(self._clock.now(), message, _VOICE, workload.deployment)])
+        self._sink(workload.service, [OutputLine(self._clock.now(), message, _WRITER, workload.deployment)])
 
 
 def _identity(instance: Instance) -> Identity:

@@ -21,14 +21,14 @@ from windlass.engines.rollout.listeners import ListeningPort, listening_sockets,
 
 _BY_FAMILY: Final = 20
 _REQUEST_ALL: Final = 0x301
-_DONE: Final = 3
-_ERROR: Final = 2
-_LISTEN: Final = 10
+_DONE_MESSAGE: Final = 3
+_ERROR_MESSAGE: Final = 2
+_LISTEN_STATE: Final = 10
 _HEAD: Final = struct.Struct("=IHHII")
 _QUESTION: Final = struct.Struct("=BBBBI48x")
 _ANSWER: Final = struct.Struct("!4xH")
-_QUEUE: Final = 56
-_INODE: Final = 68
+_QUEUE_OFFSET: Final = 56
+_INODE_OFFSET: Final = 68
 """Offsets in a Netlink answer: the number of connections that wait to be accepted, and the inode."""
 
 Listened = Mapping[int, set[int]]
@@ -81,20 +81,20 @@ def sockets(pids: Iterable[int]) -> set[int]:
 
 
 def _query_kernel(netlink_socket: socket.socket, family: int) -> Iterator[tuple[int, int, int]]:
-    question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN)
+    question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN_STATE)
     netlink_socket.send(_HEAD.pack(_HEAD.size + len(question), _BY_FAMILY, _REQUEST_ALL, 0, 0) + question)
     while True:
         raw, at = netlink_socket.recv(64 * 1024), 0
         while at < len(raw):
             length, kind, *_ = _HEAD.unpack_from(raw, at)
-            if kind == _DONE:
+            if kind == _DONE_MESSAGE:
                 return
-            if kind == _ERROR:
+            if kind == _ERROR_MESSAGE:
                 raise OSError("the kernel does not list listeners")
             body = at + _HEAD.size
             (port,) = _ANSWER.unpack_from(raw, body)
-            (queue,) = struct.unpack_from("=I", raw, body + _QUEUE)
-            (inode,) = struct.unpack_from("=I", raw, body + _INODE)
+            (queue,) = struct.unpack_from("=I", raw, body + _QUEUE_OFFSET)
+            (inode,) = struct.unpack_from("=I", raw, body + _INODE_OFFSET)
             yield port, inode, queue
             at += (length + 3) & ~3
 

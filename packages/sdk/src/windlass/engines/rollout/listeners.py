@@ -22,8 +22,8 @@ _LINE: Final = re.compile(
     re.MULTILINE,
 )
 """Matches a line of /proc/net/tcp or tcp6 for a listening socket."""
-_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared, not bound)
-_LOCAL: Final = "127.0.0.1"
+_ALL_ADDRESSES: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 (compared, not bound)
+_LOOPBACK: Final = "127.0.0.1"
 _LOCAL_6: Final = "::1"
 
 
@@ -40,12 +40,12 @@ class ListeningPort(Struct, frozen=True, order=True):
         loopback address only. Otherwise, Windlass connects to 127.0.0.1, and with `own_network` (a separate
         network namespace) also to [::1].
         """
-        if self.address in _EVERYWHERE:
+        if self.address in _ALL_ADDRESSES:
             return True
         is_loopback = self.address.startswith("127.") or self.address == "::1"
         if from_outside:
             return not is_loopback
-        return self.address == _LOCAL or (own_network and self.address == _LOCAL_6)
+        return self.address == _LOOPBACK or (own_network and self.address == _LOCAL_6)
 
 
 def listening_sockets(table: str) -> Iterator[tuple[ListeningPort, int]]:

@@ -13,7 +13,7 @@ from windlass.engines.rollout.copies import Executor
 from windlass.engines.workload import HealthProbe, Instance, ProbeKind
 
 _MAX_HEAD_BYTES = 4096
-_HTTP = b"HTTP/1."
+_HTTP_PREFIX = b"HTTP/1."
 _ANSWER_TIMEOUT = 5.0
 _PROXY_CLOSE_SECONDS = 0.2
 """Seconds within which a proxy closes a connection if nothing listens behind it."""
@@ -22,7 +22,7 @@ _ACCEPT_TIMEOUT = 2.0
 _EMPTY_CHECKS = 2
 """Number of consecutive checks with an empty accept queue: a new connection enters the queue with a slight
 delay."""
-_HERE = "127.0.0.1"
+_LOOPBACK = "127.0.0.1"
 _FIRST_PAUSE, _MAX_PAUSE = 0.001, 0.1
 _FIRST_PAUSE_ELSEWHERE = 0.02
 """The first pause for another machine: longer than the last packet of a TCP handshake may take."""
@@ -73,7 +73,7 @@ async def _probe_connection(engine: Executor, instance: Instance, probe: HealthP
     if port is None:
         return f"nothing listens on port {probe.port}"
     # A container address of another machine could belong to another host here.
-    is_local = instance.inside and instance.address == _HERE
+    is_local = instance.inside and instance.address == _LOOPBACK
     streams = await _connect_directly(instance.inside, probe) if is_local else None
     is_behind = streams is None and engine.has_go_between
     reader, writer = streams or await open_connection(instance.network, instance.address, port)
@@ -113,7 +113,7 @@ async def _wait_for_acceptance(
     starting program.
     """
     empty, until = 0, time.monotonic() + min(_ACCEPT_TIMEOUT, probe.timeout / 2)
-    pause = _FIRST_PAUSE if instance.address == _HERE else _FIRST_PAUSE_ELSEWHERE
+    pause = _FIRST_PAUSE if instance.address == _LOOPBACK else _FIRST_PAUSE_ELSEWHERE
     while empty < _EMPTY_CHECKS:
         waiting = await _count_queued(engine, instance, probe)
         await asyncio.sleep(pause)
@@ -189,7 +189,7 @@ async def speaks_http(address: str, port: int, network: str = "") -> bool:
             reader, writer = await open_connection(network, address, port)
             try:
                 writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-                return await reader.readexactly(len(_HTTP)) == _HTTP
+                return await reader.readexactly(len(_HTTP_PREFIX)) == _HTTP_PREFIX
             finally:
                 writer.close()
     except (TimeoutError, OSError, asyncio.IncompleteReadError):

@@ -20,12 +20,12 @@ from windlass.engines.engine import (
 )
 from windlass.engines.rollout.copies import Copies
 from windlass.engines.rollout.listeners import PortMismatch, find_port_mismatch
-from windlass.engines.start_remedies import LOOK
+from windlass.engines.start_remedies import LOG_HINT
 from windlass.engines.workload import HealthProbe, Instance, Phase, ProbeKind, Workload
 
 FIRST_PAUSE: Final = 0.005
 MAX_PAUSE: Final = 1.0
-_GROWTH: Final = 1.25
+_PAUSE_GROWTH: Final = 1.25
 _LOOKS_FOR_REASON: Final = 100
 _ENDED_WELL: Final = "exited with code 0"
 NOTED_AFTER: Final = 10.0
@@ -78,7 +78,7 @@ class ReadinessWait:
             if self._workload.ready and waited >= self._next_look:
                 await self._check_listeners(obstacle, waited)
             await asyncio.sleep(pause)
-            pause = min(pause * _GROWTH, MAX_PAUSE)
+            pause = min(pause * _PAUSE_GROWTH, MAX_PAUSE)
 
     async def _check_listeners(self, obstacle: Obstacle, waited: float) -> None:
         """Checks on which ports the program listens. Reports the remedy, and aborts the wait if a wrong port
@@ -90,7 +90,9 @@ class ReadinessWait:
         lasted = waited - self._misplaced_since
         if misplaced is None:
             if waited >= NOTED_AFTER and not self._noted:
-                await self._note_reason(f"{LOOK}{self._workload.name} is not ready yet: {obstacle.reason}")
+                await self._note_reason(
+                    f"{LOG_HINT}{self._workload.name} is not ready yet: {obstacle.reason}"
+                )
         elif lasted >= SURE_AFTER:
             await self._follow(obstacle, misplaced)
             await self._note_reason(misplaced.advice)
@@ -121,7 +123,7 @@ class ReadinessWait:
         name, patience = self._workload.name, f"{self._workload.patience:.0f} seconds"
         if misplaced := await self._port_mismatch(obstacle):
             return f"{misplaced.advice}. {name} was not healthy after {patience}"
-        return f"{LOOK}{name} was not healthy after {patience}: {obstacle.reason}"
+        return f"{LOG_HINT}{name} was not healthy after {patience}: {obstacle.reason}"
 
     async def _port_mismatch(self, obstacle: Obstacle) -> PortMismatch | None:
         """Returns the wrong port on which the program listens; None if it cannot be determined."""
@@ -195,4 +197,4 @@ def _early_end_message(name: str, reason: str) -> str:
             "Name a command that keeps running, such as `web: gunicorn app:app` in a Procfile: "
             f"{name} ended by itself, and {end}, while it was starting{colon}{meaning}"
         )
-    return f"{LOOK}{name} {end} while it was starting{colon}{meaning}"
+    return f"{LOG_HINT}{name} {end} while it was starting{colon}{meaning}"

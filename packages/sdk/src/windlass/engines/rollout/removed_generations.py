@@ -24,7 +24,7 @@ MAX_DELAY_SECONDS: Final = 24 * 3600
 
 RECORDS_FOLDER: Final = "removed"
 """Name of the folder of these records, in an engine's folder."""
-_DRAFT: Final = ".new"
+_DRAFT_SUFFIX: Final = ".new"
 _LOCK_TIMEOUT: Final = 5.0
 """Seconds to wait for a file lock, which another server holds briefly."""
 MAX_GENERATIONS: Final = 4096
@@ -67,7 +67,7 @@ class RemovedGenerations:
             return True
 
     def services(self) -> set[str]:
-        return {path.name for path in self._folder.glob("*") if path.suffix != _DRAFT}
+        return {path.name for path in self._folder.glob("*") if path.suffix != _DRAFT_SUFFIX}
 
     def file(self, service: str) -> Path:
         return self._folder / service
@@ -97,7 +97,7 @@ class RemovedGenerations:
     def _replace(self, service: str, generations: Iterable[int]) -> None:
         """Replaces the record by the given generations, to shorten it."""
         text = "".join(f"{generation}\n" for generation in generations)
-        write_whole(self.file(service), text.encode(), durable=self._durable, draft=_DRAFT[1:])
+        write_whole(self.file(service), text.encode(), durable=self._durable, draft=_DRAFT_SUFFIX[1:])
 
     def _write(self, file: IO[str], lines: Iterable[int]) -> None:
         if text := "".join(f"{line}\n" for line in lines):

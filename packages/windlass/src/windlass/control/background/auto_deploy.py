@@ -29,7 +29,7 @@ from windlass.control.services.deployment_restrictions import restrictions_of
 from windlass.control.workloads.repositories import source_of
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.progress import Particulars
-from windlass.core.deploy.states import BUILDS, OPEN, RELEASES
+from windlass.core.deploy.states import ACTIONS_WITH_BUILD, ACTIONS_WITH_RELEASE, OPEN_STATES_OF_DEPLOYMENTS
 from windlass.core.words.git_pushes import PushResult
 from windlass.families.deployment_restriction import DeploymentRestriction
 from windlass.sources.git import GitError, GitSource
@@ -189,11 +189,16 @@ async def _choose_step(tx: Tx, service: str, seen_commit: str, head: str) -> Com
         for deployment in await tx.deployments.latest(service, _MAX_SEARCHED_DEPLOYMENTS)
         if not (details := particulars(deployment)).command
     ]
-    if not past or past[0][0].action not in RELEASES | BUILDS:
+    if not past or past[0][0].action not in ACTIONS_WITH_RELEASE | ACTIONS_WITH_BUILD:
         return CommitStep.NOT_RUNNING
     if any(_is_of(details, head) for details in _since_seen([details for _, details in past], seen_commit)):
         return CommitStep.NOTE
-    if any(row.status in OPEN and row.action in BUILDS and not details.commit_id for row, details in past):
+    if any(
+        row.status in OPEN_STATES_OF_DEPLOYMENTS
+        and row.action in ACTIONS_WITH_BUILD
+        and not details.commit_id
+        for row, details in past
+    ):
         return CommitStep.WAIT
     return CommitStep.DEPLOY
 

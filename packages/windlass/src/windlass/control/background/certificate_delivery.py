@@ -14,11 +14,11 @@ from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.base.outage import Outage
-from windlass.control.background.challenges import METHOD
+from windlass.control.background.challenges import METHOD_BY_TYPE
 from windlass.control.context.context import Context
 from windlass.control.records.domains import challenge_id
 from windlass.routers.router import Certificate, Challenge, RouteError
-from windlass.store import CERTIFICATE, CERTIFICATE_KEY, MAY_HAVE_MISSED
+from windlass.store import CERTIFICATE_KEY, CERTIFICATE_PREFIX, MAY_HAVE_MISSED
 
 _COMPARISON_INTERVAL: Final = 15.0
 """Seconds between two comparisons without a change."""
@@ -38,7 +38,7 @@ class CertificateDelivery:
         self._unusable: dict[str, str] = {}
         """The fingerprints of certificates that cannot be served, by domain. The others are handed over."""
         self._outage = Outage(_log, "certificates wait for the gateway", "certificates are handed over again")
-        ctx.store.listen(self._note_nudge, CERTIFICATE.rstrip(":"), MAY_HAVE_MISSED)
+        ctx.store.listen(self._note_nudge, CERTIFICATE_PREFIX.rstrip(":"), MAY_HAVE_MISSED)
 
     def _note_nudge(self, topic: str) -> None:
         self._changed.set()
@@ -99,7 +99,7 @@ class CertificateDelivery:
         wanted = {
             challenge_id(row.id): challenge
             for row in rows
-            if (method := METHOD.get(row.challenge)) and (challenge := method.gateway_challenge(row))
+            if (method := METHOD_BY_TYPE.get(row.challenge)) and (challenge := method.gateway_challenge(row))
         }
         for id in self._challenges.keys() - wanted.keys():
             await router.drop_challenge(id)

@@ -1,4 +1,5 @@
-"""The methods by which an order proves a name to the authority. `METHODS` has them in order of preference.
+"""The methods by which an order proves a name to the authority. `PROOF_METHODS` has them in order of
+preference.
 
 What a method publishes is a pure function of the stored order, so that each server can publish it again.
 """
@@ -31,14 +32,14 @@ from windlass.control.services.dns_challenges import (
     servers_without,
     tell_failure,
 )
-from windlass.core.words.domains import ANY
+from windlass.core.words.domains import WILDCARD_PREFIX
 from windlass.routers.router import Certificate, Challenge, RouteError
 from windlass.store import OrderRow
 
-PATH: Final = "/.well-known/acme-challenge/"
+CHALLENGE_PATH: Final = "/.well-known/acme-challenge/"
 MAX_WAIT: Final = 10 * MINUTE
 """The longest wait until the name servers of a zone have a new record."""
-AUTO: Final = "auto"
+AUTO_METHOD: Final = "auto"
 """The setting by which http-01 and tls-alpn-01 are tried in turn."""
 BLIND_WAIT: Final = MINUTE
 """The wait after which a record counts as visible, if no name server of its zone answers this machine."""
@@ -99,10 +100,10 @@ class HttpProof(GatewayProof):
     type: Final = "http-01"
 
     def can_prove(self, ctx: Context, order: OrderRow) -> bool:
-        return not order.name.startswith(ANY) and ctx.settings.acme_challenge != TlsProof.type
+        return not order.name.startswith(WILDCARD_PREFIX) and ctx.settings.acme_challenge != TlsProof.type
 
     def prepare(self, order: OrderRow, token: str, answer: str) -> OrderRow:
-        return replace(order, path=f"{PATH}{token}", answer=answer)
+        return replace(order, path=f"{CHALLENGE_PATH}{token}", answer=answer)
 
     def gateway_challenge(self, order: OrderRow) -> Challenge:
         return Challenge(order.name, order.path, order.answer.encode())
@@ -119,7 +120,7 @@ class DnsProof:
         """The texts of the records that this server has made, so that it asks the provider once."""
 
     def can_prove(self, ctx: Context, order: OrderRow) -> bool:
-        return ctx.zones is not None and order.name.startswith(ANY)
+        return ctx.zones is not None and order.name.startswith(WILDCARD_PREFIX)
 
     def prepare(self, order: OrderRow, token: str, answer: str) -> OrderRow:
         return replace(order, answer=to_base64url(hashlib.sha256(answer.encode()).digest()))
@@ -171,8 +172,8 @@ class TlsProof(GatewayProof):
 
     def can_prove(self, ctx: Context, order: OrderRow) -> bool:
         chosen = ctx.settings.acme_challenge
-        is_its_turn = chosen == self.type or (chosen == AUTO and order.failures % 2 == 1)
-        return is_its_turn and not order.name.startswith(ANY)
+        is_its_turn = chosen == self.type or (chosen == AUTO_METHOD and order.failures % 2 == 1)
+        return is_its_turn and not order.name.startswith(WILDCARD_PREFIX)
 
     def prepare(self, order: OrderRow, token: str, answer: str) -> OrderRow:
         return replace(order, answer=answer)
@@ -188,8 +189,8 @@ def _proving_certificate(name: str, answer: str, since: int) -> Certificate:
     return Certificate((name,), chain.encode(), key)
 
 
-METHODS: Final[Sequence[ProofMethod]] = (TlsProof(), HttpProof(), DnsProof())
-METHOD: Final[Mapping[str, ProofMethod]] = {method.type: method for method in METHODS}
+PROOF_METHODS: Final[Sequence[ProofMethod]] = (TlsProof(), HttpProof(), DnsProof())
+METHOD_BY_TYPE: Final[Mapping[str, ProofMethod]] = {method.type: method for method in PROOF_METHODS}
 
 
 def choose_challenge(
@@ -197,8 +198,8 @@ def choose_challenge(
 ) -> tuple[ProofMethod, AcmeChallenge]:
     """Returns the method by which an order proves its name, and the challenge of the authority for it. An
     order that has begun with a method stays with it. Raises AcmeRefusal."""
-    begun = METHOD.get(order.challenge)
-    for method in [begun] if begun else METHODS:
+    begun = METHOD_BY_TYPE.get(order.challenge)
+    for method in [begun] if begun else PROOF_METHODS:
         challenge = authorization.challenge(method.type)
         if challenge and (begun or method.can_prove(ctx, order)):
             return method, challenge
@@ -212,11 +213,11 @@ async def reason_against(ctx: Context, name: str, service: str) -> str:
     """Returns why no method can prove a name at present, and what to do; empty if one can. Raises
     ProofUnavailable."""
     try:
-        return await obstacle(ctx, name, service) if name.startswith(ANY) else ""
+        return await obstacle(ctx, name, service) if name.startswith(WILDCARD_PREFIX) else ""
     except (ZoneFailure, DnsFailure) as error:
         raise ProofUnavailable(tell_failure(error, name)) from error
 
 
 async def withdraw_challenge(ctx: Context, order: OrderRow | None) -> None:
-    if order and (method := METHOD.get(order.challenge)):
+    if order and (method := METHOD_BY_TYPE.get(order.challenge)):
         await method.withdraw(ctx, order)

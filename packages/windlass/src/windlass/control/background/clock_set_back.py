@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from windlass.base.clock import HOUR, MINUTE
-from windlass.control.records.runs import TIMETABLES, due_after, plan_of
+from windlass.control.records.runs import TIMETABLES_WORK, due_after, plan_of
 from windlass.core.words.due_times import UnknownZone
 from windlass.store import TimetableRow, Tx
 
@@ -37,4 +37,4 @@ async def _move_earlier(tx: Tx, timetable: TimetableRow) -> None:
     # before it. It is not moved.
     if due_after(plan, timetable.due - MINUTE) == timetable.due:
         await tx.timetables.move(timetable.job, due)
-        await tx.work.schedule(TIMETABLES, TIMETABLES, due)
+        await tx.work.schedule(TIMETABLES_WORK, TIMETABLES_WORK, due)

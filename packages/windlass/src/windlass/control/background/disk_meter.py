@@ -32,12 +32,12 @@ _TURN_SECONDS: Final = 0.02
 _PAUSE_FACTOR: Final = 19
 """The pause after an interval of counting, as a multiple of its duration."""
 _LONG_PAUSE_FACTOR: Final = 50
-_VOLUMES: Final = "run/volumes"
-_CACHES: Final = "builds/cache/.services"
+_VOLUMES_FOLDER: Final = "run/volumes"
+_CACHES_FOLDER: Final = "builds/cache/.services"
 """A folder with one subfolder for each organization. The other folders below have one subfolder for each
 service."""
-_PARTS: Final = (
-    _VOLUMES,
+_MEASURED_FOLDERS: Final = (
+    _VOLUMES_FOLDER,
     "run/caches",
     "run/services",
     "builds",
@@ -48,7 +48,7 @@ _PARTS: Final = (
     "uploads",
     "sites",
     "logs",
-    _CACHES,
+    _CACHES_FOLDER,
 )
 Key = tuple[str, str]
 """A part of the data directory, and the name of a folder in it."""
@@ -127,7 +127,7 @@ class DiskMeter:
         on_disk |= Counter({org: number * each for org, number in files.items()})
         held = on_disk + Counter(await self._row_sizes())
         share = share_of(ctx.settings.organization_disk_bytes, present, len(on_disk))
-        volumes = {name: size for (part, name), size in sizes.items() if part == _VOLUMES}
+        volumes = {name: size for (part, name), size in sizes.items() if part == _VOLUMES_FOLDER}
         ctx.places.local.engine.note_disk_use(DiskMeasurement(share, held, volumes))
         record = record_of(held, share)
         if record != await read_disk(ctx.store.reads, ctx.ownership.place):
@@ -147,7 +147,7 @@ class DiskMeter:
 
     def _folders(self) -> list[tuple[Key, Path]]:
         found = []
-        for part in _PARTS:
+        for part in _MEASURED_FOLDERS:
             with suppress(OSError):
                 found += [
                     ((part, path.name), path) for path in (self._folder / part).iterdir() if is_id(path.name)
@@ -171,6 +171,6 @@ def _sum_up(counts: Mapping[Key, int], owners: Mapping[str, str]) -> Counter[str
     """Returns the sums by organization. `owners` contains the organizations of services."""
     sums = Counter[str]()
     for (part, name), number in counts.items():
-        if org := name if part == _CACHES else owners.get(name):
+        if org := name if part == _CACHES_FOLDER else owners.get(name):
             sums[org] += number
     return sums

@@ -16,7 +16,7 @@ from windlass.control.background.uploaded_certificates import watch_upload
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.domains import (
-    UPLOADED,
+    UPLOADED_ORIGIN,
     StoredDomain,
     change_document,
     hold,
@@ -80,7 +80,7 @@ async def tend_domain(ctx: Context, claim: Claim) -> None:
     present = await ctx.store.reads.resources.find(domain.name, claim.id)
     if present and (after := present.read(StoredDomain)).state == "PROVED":
         certificate = await ctx.store.reads.certificates.get(row.id)
-        if certificate and (certificate.origin, certificate.name) == (UPLOADED, after.name):
+        if certificate and (certificate.origin, certificate.name) == (UPLOADED_ORIGIN, after.name):
             former = row.read(StoredDomain)
             due = min(due, await watch_upload(ctx, claim, certificate, former, tells=is_proved))
         elif after.generate_certificate:

@@ -16,7 +16,7 @@ from windlass.control.background.all_places import at_clusters, isolate_failures
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.deploying.routes import forget
-from windlass.control.people.callers import PEOPLE
+from windlass.control.people.callers import OWN_ISSUER
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.reporting.webhooks import DELIVERY_RETENTION
@@ -35,7 +35,7 @@ TIDY_ELSEWHERE, SCALE_ELSEWHERE = "tidy elsewhere", "scale elsewhere"
 these clusters."""
 EVENTS_AT_ONCE = 500
 _log = log("housekeeping")
-UNKNOWN = "the database does not know it"
+UNKNOWN_REASON = "the database does not know it"
 SCALE_INTERVAL, TIDY_INTERVAL = 15 * SECOND, 10 * MINUTE
 ERASED_AT_ONCE = 2
 """The largest number of deleted services of one cluster that are erased concurrently, because all
@@ -55,7 +55,7 @@ async def sweep(ctx: Context, claim: Claim) -> None:
         await tx.git_webhooks.sweep()
         await tx.git_pushes.sweep()
         await tx.browser_sessions.sweep()
-        await tx.people.sweep(PEOPLE, tx.now - DAY)
+        await tx.people.sweep(OWN_ISSUER, tx.now - DAY)
         await tx.work.reschedule(claim, tx.now + HOUR)
 
     await ctx.store.write(change)
@@ -85,7 +85,7 @@ async def tidy(ctx: Context, claim: Claim) -> None:
     await sweep_uploads(ctx)
     await sweep_pushed(ctx)
     await service_data.sweep(ctx, ctx.logs)
-    await service_data.set_unknown_aside(ctx, ctx.places.local, UNKNOWN)
+    await service_data.set_unknown_aside(ctx, ctx.places.local, UNKNOWN_REASON)
     await ctx.point("swept")
     await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + TIDY_INTERVAL))
 
@@ -95,7 +95,7 @@ async def tidy_elsewhere(ctx: Context, claim: Claim) -> None:
 
     async def at(place: Place) -> None:
         await _sweep(ctx, place)
-        await service_data.set_unknown_aside(ctx, place, UNKNOWN)
+        await service_data.set_unknown_aside(ctx, place, UNKNOWN_REASON)
 
     await at_clusters(ctx, TIDY_ELSEWHERE, at)
     await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + TIDY_INTERVAL))

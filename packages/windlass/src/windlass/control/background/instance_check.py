@@ -23,7 +23,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.engine_scope import MAX_LOOKUPS
 from windlass.control.context.place import Place
 from windlass.control.records.deployments import name_of, record_health
-from windlass.core.deploy.states import UP, State
+from windlass.core.deploy.states import STATES_OF_RUNNING_SERVICES, State
 from windlass.engines.engine import EngineError, Notice
 from windlass.engines.workload import Presence
 from windlass.store import StatusRow, Tx
@@ -35,7 +35,7 @@ _RETRY_PAUSE: Final = 1.0
 _AT_ONCE: Final = 20
 """The largest number of services that are changed in one transaction. Larger transactions would delay API
 requests."""
-_KIND: Final = "instance check"
+_TASK_KIND: Final = "instance check"
 _MISSING_INSTANCES_ADVICE: Final = (
     "Wait until {} runs again: all of its instances were gone from their engine, and are started again now"
 )
@@ -110,7 +110,7 @@ class InstanceCheck:
                 await self._check(self._ctx.places.local)
         except EngineError as error:
             _log.warning("instances are not compared", extra={"why": str(error)})
-        await at_clusters(self._ctx, _KIND, self._check)
+        await at_clusters(self._ctx, _TASK_KIND, self._check)
 
     async def _check(self, place: Place) -> None:
         """Compares a place if it is scheduled. The records are read before the engine, so that a later
@@ -166,7 +166,7 @@ async def _mark_absent(absent: Iterable[StatusRow], tx: Tx) -> None:
         if service is None or status != seen or await tx.deployments.open(seen.id):
             continue  # The service has changed since: its deployment checks the instances.
         await tx.statuses.change(replace(status, running=0, ready=0))
-        if status.state in UP and status.deployment == status.serving:
+        if status.state in STATES_OF_RUNNING_SERVICES and status.deployment == status.serving:
             await record_health(
                 tx, service, State.DEPLOYMENT_ERROR, _MISSING_INSTANCES_ADVICE.format(name_of(service))
             )

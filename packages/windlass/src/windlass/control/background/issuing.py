@@ -37,7 +37,7 @@ from windlass.control.context.authority import Authority
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.acme_accounts import client_of, forget_address
-from windlass.control.records.domains import ORDERED, UPLOADED, live_certificate, moment_of
+from windlass.control.records.domains import ORDERED_ORIGIN, UPLOADED_ORIGIN, live_certificate, moment_of
 from windlass.control.records.order_ledger import Full, enter_order
 from windlass.store import CERTIFICATE_KEY, ORDER_KEY, CertificateRow, Claim, OrderRow, Tx
 
@@ -152,7 +152,7 @@ class CertificateOrder:
             await self._note(
                 {
                     name: value
-                    for name, value in live_certificate(certificate.expires, ORDERED).items()
+                    for name, value in live_certificate(certificate.expires, ORDERED_ORIGIN).items()
                     if name != "problem" or not order or not order.failures
                 }
             )
@@ -333,18 +333,18 @@ class CertificateOrder:
             since=now,
             expires=read.expires,
             renew=max(now + _MIN_RENEWAL_DELAY, read.since + (read.expires - read.since) * 2 // 3),
-            origin=ORDERED,
+            origin=ORDERED_ORIGIN,
         )
 
         async def change(tx: Tx) -> None:
             await fence(tx, self._claim)
             present = await tx.certificates.get(self._id)
-            if present is not None and present.origin == UPLOADED:
+            if present is not None and present.origin == UPLOADED_ORIGIN:
                 return  # a user has uploaded one meanwhile
             await tx.certificates.set(certificate)
             closed = _closed(row, failures=0, message="", due=0)
             await tx.certificates.set_order(replace(closed, authority=self._ctx.authority.directory))
-            await self._certified.note(tx, live_certificate(read.expires, ORDERED))
+            await self._certified.note(tx, live_certificate(read.expires, ORDERED_ORIGIN))
 
         await self._ctx.store.write(change)
         await withdraw_challenge(self._ctx, row)
@@ -453,7 +453,7 @@ def _tell_limit(limit_kind: Full, until: str, domain: str) -> str:
 
 def _is_ordered(certificate: CertificateRow | None) -> TypeGuard[CertificateRow]:
     """Returns whether a certificate is one of an authority, and not one that a user has uploaded."""
-    return certificate is not None and certificate.origin == ORDERED
+    return certificate is not None and certificate.origin == ORDERED_ORIGIN
 
 
 def _pause(order: AcmeOrder, age: int) -> int:

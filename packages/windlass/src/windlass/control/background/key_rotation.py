@@ -24,7 +24,7 @@ from windlass.base.subprocesses import in_thread
 from windlass.control.background.resealing import RESEAL, announce
 from windlass.control.context.context import no_point
 from windlass.control.records.sealing_keys import (
-    CURRENT,
+    CURRENT_KEY_FACT,
     KeyState,
     keep_digest_key,
     read_keys,
@@ -94,7 +94,7 @@ class KeyRotation:
 
     @property
     def present(self) -> tuple[str, str]:
-        return CURRENT, self._encryption.fingerprint
+        return CURRENT_KEY_FACT, self._encryption.fingerprint
 
     async def adopt(self) -> None:
         """Loads new keys, and encrypts with the current key of the database. Raises Unavailable if this

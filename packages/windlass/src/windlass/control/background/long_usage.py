@@ -16,7 +16,7 @@ from windlass.control.context.usage_history import CLASSES, CPU, MEMORY, Instanc
 
 _AT_A_TIME: Final = 200
 """The number of services whose points are computed in one turn of the event loop."""
-_TOLERANCE: Final = 60 * SECOND
+_TOLERANCE_MS: Final = 60 * SECOND
 """Milliseconds by which the samples of a point may be further apart than its interval."""
 _log = log("sampling")
 
@@ -85,7 +85,7 @@ class LongUsage:
                 await self._write(ended, requests)
 
     async def _write(self, ended: Interval, requests: RequestLook | None) -> None:
-        longest = ended.resolution.every + _TOLERANCE
+        longest = ended.resolution.every + _TOLERANCE_MS
         is_known = requests is not None and is_comparable(ended.requests, requests, longest)
         traffic = request_points(ended.requests, requests, longest) if requests else {}
         without_requests: Point = dict.fromkeys(CLASSES, 0.0) if is_known else {}

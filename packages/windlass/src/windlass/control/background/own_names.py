@@ -20,7 +20,7 @@ from windlass.control.records.own_certificates import (
     shared_certificate,
 )
 from windlass.control.records.served_names import host_names
-from windlass.core.words.domains import ANY
+from windlass.core.words.domains import WILDCARD_PREFIX
 from windlass.store import Claim, OrderRow, Row, Tx
 
 
@@ -45,7 +45,7 @@ class OwnName:
 
 async def tend_own_certificate(ctx: Context, claim: Claim) -> None:
     """Gets and renews the certificate for all names below `public_domain`, or those of one service."""
-    if claim.id.startswith(ANY):
+    if claim.id.startswith(WILDCARD_PREFIX):
         names: Sequence[OwnName] = [OwnName(ctx, claim.id)] if claim.id == shared_certificate(ctx) else []
     else:
         names = await _names_of_service(ctx, claim)

@@ -30,7 +30,7 @@ from windlass.control.services.environments import services_of
 from windlass.control.services.git_webhooks import key_of_service
 from windlass.control.services.preview_comments import NO_ACCESS_ADVICE, RepositoryAccess, repositories_of
 from windlass.control.services.previews import MAX_PREVIEWS, dismissed_pulls, keep_dismissed, pull_key
-from windlass.core.words.previews import LABEL, PreviewState
+from windlass.core.words.previews import PREVIEW_LABEL, PreviewState
 from windlass.families.environment import environment
 from windlass.families.preview import Preview, preview
 from windlass.sources.git_servers.failures import GitServerFailure
@@ -133,7 +133,7 @@ async def _note(ctx: Context, tx: Tx, id: str, found: FoundPulls) -> None:
 async def _is_wanted(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRequest) -> bool:
     """Returns whether a pull request gets a preview by itself."""
     rule = rule_of(base)
-    if not (rule.auto_preview or (rule.on_demand_preview and LABEL in pull.labels)):
+    if not (rule.auto_preview or (rule.on_demand_preview and PREVIEW_LABEL in pull.labels)):
         return False
     if len(await previews_of(tx, base.id)) >= MAX_PREVIEWS:
         return False

@@ -12,7 +12,7 @@ from windlass.families.application import ApplicationShown, application
 from windlass.families.organization import organization
 from windlass.store import Tx
 
-_FACT: Final = "address of pushes"
+_FACT_NAME: Final = "address of pushes"
 _AT_ONCE: Final = 200
 
 
@@ -20,14 +20,14 @@ async def update_push_addresses(ctx: Context) -> None:
     """Rewrites the addresses after the address of this server has changed, and after an update from a version
     without them."""
     current = ctx.settings.url.encode()
-    if await ctx.store.reads.facts.get(_FACT) == current:
+    if await ctx.store.reads.facts.get(_FACT_NAME) == current:
         return
     for org in await ctx.store.reads.resources.of_parent(NO_PARENT, organization.name):
         rows = await ctx.store.reads.resources.of_org(org.id, application.name)
         ids = [row.id for row in rows if row.read(ApplicationShown).push_url != push_url(ctx, row.id)]
         for start in range(0, len(ids), _AT_ONCE):
             await _rewrite(ctx, ids[start : start + _AT_ONCE])
-    await ctx.store.write(lambda tx: tx.facts.set(_FACT, current))
+    await ctx.store.write(lambda tx: tx.facts.set(_FACT_NAME, current))
 
 
 async def _rewrite(ctx: Context, ids: list[str]) -> None:

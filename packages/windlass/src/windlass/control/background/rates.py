@@ -26,8 +26,8 @@ from windlass.routers.builtin.traffic import LATENCY_BOUNDS
 _MAX_INTERVAL: Final = INTERVAL_MS * 5 // 2
 """The longest interval in milliseconds between two samples for a rate. One failed sample is tolerated; a mean
 over a longer interval would hide the gap."""
-_EDGES: Final = (0.0, *LATENCY_BOUNDS, LATENCY_BOUNDS[-1])
-_PARTS: Final = dict(zip(PERCENTILES, (0.5, 0.9, 0.99), strict=True))
+_BUCKET_EDGES: Final = (0.0, *LATENCY_BOUNDS, LATENCY_BOUNDS[-1])
+_PERCENTILE_FRACTIONS: Final = dict(zip(PERCENTILES, (0.5, 0.9, 0.99), strict=True))
 
 
 class UsageLook(Struct, frozen=True):
@@ -95,12 +95,12 @@ def percentiles(buckets: Sequence[int]) -> Point:
     sums = [*accumulate(buckets)]
     if not sums[-1]:
         return dict.fromkeys(PERCENTILES)
-    return {name: _estimate(buckets, sums, sums[-1] * part) for name, part in _PARTS.items()}
+    return {name: _estimate(buckets, sums, sums[-1] * part) for name, part in _PERCENTILE_FRACTIONS.items()}
 
 
 def _estimate(buckets: Sequence[int], sums: Sequence[int], percentile: float) -> float:
     bucket = bisect_left(sums, percentile)
-    low, high = _EDGES[bucket], _EDGES[bucket + 1]
+    low, high = _BUCKET_EDGES[bucket], _BUCKET_EDGES[bucket + 1]
     return (high - (high - low) * (sums[bucket] - percentile) / buckets[bucket]) * SECOND
 
 

@@ -32,7 +32,7 @@ from windlass.control.context.usage_history import (
 from windlass.engines.engine import EngineError
 from windlass.routers.router import RouteError
 
-_KIND: Final = "sampling"
+_TASK_KIND: Final = "sampling"
 _TIMEOUT: Final = 10.0
 """The timeout in seconds for the engine of this machine and for the gateway."""
 _AT_A_TIME: Final = 100
@@ -68,7 +68,7 @@ class Sampler:
         await run_together(
             self._look_at_requests(),
             self._look_at_own_place(),
-            at_clusters(self._ctx, _KIND, self._look_at),
+            at_clusters(self._ctx, _TASK_KIND, self._look_at),
         )
         await self._long.write_ended(self._ctx.clock.now(), self._requests)
 

@@ -25,7 +25,7 @@ from windlass.control.background.all_places import OtherDatabase
 from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
-from windlass.control.context.places import LOCAL
+from windlass.control.context.places import LOCAL_ID
 from windlass.control.deploying.restored_database import report_unknown_services
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.records.recording import About, emit
@@ -38,10 +38,10 @@ from windlass.families.cluster import cluster
 from windlass.families.organization import organization
 from windlass.store import Tx
 
-RECORD: Final = "record.json"
+RECORD_FILE: Final = "record.json"
 SET_ASIDE: Final = "set-aside"
 """The name of the folder for services that were set aside, in the data directory."""
-INSTALLATION: Final = "installation"
+INSTALLATION_KEY: Final = "installation"
 """The key under which the database stores the installation's id."""
 MAX_SET_ASIDE: Final = 20
 """The largest number of services that are set aside together at the engine of a cluster."""
@@ -81,8 +81,8 @@ class SetAside(Struct, frozen=True, kw_only=True):
     is_whole: bool = True
     """Indicates whether all data was moved. False during the move and after an interruption, when some data
     may still be in place."""
-    place: str = LOCAL
-    """The cluster whose engine ran the service, or LOCAL."""
+    place: str = LOCAL_ID
+    """The cluster whose engine ran the service, or `LOCAL_ID`."""
     is_known: bool = True
     """Indicates whether this version can read the record. If not, the service is neither put back nor
     erased."""
@@ -106,7 +106,7 @@ def folder_of(data: Path, service: str) -> Path:
 
 def records(data: Path) -> dict[str, SetAside]:
     """Returns the records of all services that are set aside, by service id."""
-    return {file.parent.name: _read(file) for file in sorted((data / SET_ASIDE).glob(f"*/{RECORD}"))}
+    return {file.parent.name: _read(file) for file in sorted((data / SET_ASIDE).glob(f"*/{RECORD_FILE}"))}
 
 
 def _read(file: Path) -> SetAside:
@@ -133,7 +133,7 @@ class ServiceDataStores:
         data: Path,
         *,
         shared: Sequence[ServiceDataStore] = (),
-        place: str = LOCAL,
+        place: str = LOCAL_ID,
     ) -> None:
         """`shared` contains stores with data of all places, and is passed only for the local place."""
         self.engine, self.builder, self.place = engine, builder, place
@@ -149,7 +149,7 @@ class ServiceDataStores:
         notable = {id: kept for id, kept in (await self.engine.services()).items() if _has_something(kept)}
         done = {id for id, record in self.records().items() if record.is_whole}
         in_place = {id: kept for id, kept in (in_files | notable).items() if id not in done}
-        if self.place == LOCAL:
+        if self.place == LOCAL_ID:
             return in_place
         # The engine of a cluster is not trusted, and the id becomes a folder name.
         return {id: kept for id, kept in in_place.items() if ids.is_id(id)}
@@ -161,10 +161,10 @@ class ServiceDataStores:
         """Moves the data of a service to its folder below `set-aside/`. The record is written before and
         after the move, so that an interrupted move is repeated."""
         folder = folder_of(self._data, record.service)
-        await in_thread(_write, folder / RECORD, replace(record, is_whole=False))
+        await in_thread(_write, folder / RECORD_FILE, replace(record, is_whole=False))
         for holder in (self.engine, *self._files):
             await holder.set_aside(record.service, folder)
-        await in_thread(_write, folder / RECORD, replace(record, is_whole=True))
+        await in_thread(_write, folder / RECORD_FILE, replace(record, is_whole=True))
         _log.warning(
             "a service that the database does not know was set aside",
             extra={"service": record.service, "called": record.name, "why": record.why},
@@ -219,7 +219,7 @@ def _write(file: Path, record: SetAside) -> None:
 
 def _leave_in_place(folder: Path) -> None:
     """Removes the folder after its data was put back. Raises Occupied if some data is still in it."""
-    left = sorted(path.name for path in folder.iterdir() if path.name != RECORD)
+    left = sorted(path.name for path in folder.iterdir() if path.name != RECORD_FILE)
     if left:
         raise Occupied(f"not taken back: {', '.join(left)}")
     _erase(folder)
@@ -229,14 +229,14 @@ def _erase(folder: Path) -> None:
     """Erases the folder of a service. The record is removed last, so that the service is still listed after
     an interruption and can be erased again."""
     for path in folder.iterdir():
-        if path.name != RECORD:
+        if path.name != RECORD_FILE:
             erase(path)
-    (folder / RECORD).unlink()
+    (folder / RECORD_FILE).unlink()
     folder.rmdir()
 
 
 def data_stores_of(ctx: Context, place: Place) -> ServiceDataStores:
-    shared = (ctx.logs, ctx.sites) if place.id == LOCAL else ()
+    shared = (ctx.logs, ctx.sites) if place.id == LOCAL_ID else ()
     data = Path(ctx.settings.data_dir)
     return ServiceDataStores(place.engine, place.builder, place.servers, data, shared=shared, place=place.id)
 
@@ -278,7 +278,7 @@ async def unknown(ctx: Context, holdings: ServiceDataStores) -> dict[str, Stored
     unknown_services = {
         service: kept for service, kept in rest.items() if not await reads.deletions.is_deleted(service)
     }
-    if unknown_services and await reads.facts.get(INSTALLATION) != ctx.installation.encode():
+    if unknown_services and await reads.facts.get(INSTALLATION_KEY) != ctx.installation.encode():
         raise OtherDatabase(
             "the database is not the one that this server was started with: nothing is erased or set aside"
         )
@@ -328,7 +328,7 @@ async def _record_event(ctx: Context, kind: Event, record: SetAside) -> None:
     engine."""
 
     async def change(tx: Tx) -> None:
-        place = None if record.place == LOCAL else await tx.resources.find(cluster.name, record.place)
+        place = None if record.place == LOCAL_ID else await tx.resources.find(cluster.name, record.place)
         row = await tx.resources.get(place.org) if place else None
         row = row or await tx.resources.first(NO_PARENT, organization.name)
         assert row is not None

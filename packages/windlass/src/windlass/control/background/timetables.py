@@ -40,7 +40,7 @@ MISSED_AFTER: Final = MINUTE
 UNKNOWN_ZONE_PAUSE: Final = HOUR
 """Milliseconds until a timetable is checked again whose time zone is unknown on this machine. Another server
 may have its data."""
-MISSED: Final = "due time missed"
+MISSED_METRIC: Final = "due time missed"
 """The name of the measurement of missed due times."""
 _MAX_COUNTED_DUE_TIMES: Final = 1000
 """The largest number of missed due times that are counted."""
@@ -93,7 +93,7 @@ async def _start(tx: Tx, timetable: TimetableRow) -> None:
     new = replace(new, due=last.due, missed=last.before)
     is_late = tx.now - last.due > MISSED_AFTER
     for _ in range(last.before + is_late):
-        tx.measure(MISSED, 0)
+        tx.measure(MISSED_METRIC, 0)
     if is_late and not plan.runs_missed:
         await skip_run(tx, new, f"Missed: no server of Windlass ran when it was due{_and_others(last)}")
     elif going := await tx.runs.open(timetable.job):

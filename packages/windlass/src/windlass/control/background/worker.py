@@ -35,13 +35,13 @@ from windlass.control.deploying.ledger import LostClaim
 from windlass.control.deploying.reconcile import reconcile
 from windlass.control.records.branch_watches import AUTO_DEPLOY
 from windlass.control.records.deployments import RECONCILE
-from windlass.control.records.domains import TEND
+from windlass.control.records.domains import DOMAIN_WORK
 from windlass.control.records.git_webhooks import PUSH_WORK
-from windlass.control.records.outbox import DELIVER
+from windlass.control.records.outbox import DELIVERY_WORK
 from windlass.control.records.own_certificates import TEND_OWN
-from windlass.control.records.previews import LOOK
-from windlass.control.records.previews import TEND as PREVIEW
-from windlass.control.records.runs import EXPIRE, RUN, TIMETABLES, expire_run
+from windlass.control.records.previews import PREVIEW_WORK as PREVIEW
+from windlass.control.records.previews import PULL_REQUEST_WORK
+from windlass.control.records.runs import EXPIRY_WORK, RUN_WORK, TIMETABLES_WORK, expire_run
 from windlass.control.reporting.delivery import deliver
 from windlass.control.request import idempotency
 from windlass.control.request.deleting import DISCARD, DISCARD_ELSEWHERE
@@ -87,18 +87,18 @@ def work_functions() -> dict[str, WorkFunction]:
         DISCARD_ELSEWHERE: housekeeping.discard,
         housekeeping.SCALE: housekeeping.Autoscaler().scale,
         housekeeping.SCALE_ELSEWHERE: housekeeping.Autoscaler(elsewhere=True).scale,
-        DELIVER: deliver,
+        DELIVERY_WORK: deliver,
         idempotency.ERASE_SECRETS: idempotency.forget,
         RESEAL: reseal_as_work,
         AUTO_DEPLOY: deploy_new_commit,
         PUSH_WORK: pass_on_pushes,
-        LOOK: look_at_pull_requests,
+        PULL_REQUEST_WORK: look_at_pull_requests,
         PREVIEW: tend_preview,
         COPY_REPOSITORY: copy_repository,
-        TIMETABLES: start_due_runs,
-        EXPIRE: expire_run,
-        RUN: execute_run,
-        TEND: tend_domain,
+        TIMETABLES_WORK: start_due_runs,
+        EXPIRY_WORK: expire_run,
+        RUN_WORK: execute_run,
+        DOMAIN_WORK: tend_domain,
         TEND_OWN: tend_own_certificate,
         REMOVE_RECORDS: remove_records,
     }

@@ -26,7 +26,7 @@ from windlass.base.ids import is_id
 from windlass.base.log import log
 from windlass.base.segments import ALL_LINES, Gone, LineFilter, Segments
 from windlass.core.deploy.states import DeploymentStage
-from windlass.core.words.masking import MASK, NOTHING, Mask
+from windlass.core.words.masking import EMPTY_MASK, MASK, Mask
 from windlass.engines.workload import OutputLine, is_of_release
 
 MAX_CACHED_MASKS: Final = 4096
@@ -40,7 +40,7 @@ class Masks:
 
     def add(self, deployment: str, secrets: Iterable[str]) -> None:
         """Adds secret values to mask in the lines and messages of this deployment."""
-        mask = self._known.pop(deployment, NOTHING)
+        mask = self._known.pop(deployment, EMPTY_MASK)
         new = [value for value in secrets if value not in mask.values]
         self._known[deployment] = Mask([*mask.values, *new]) if new else mask
         while len(self._known) > MAX_CACHED_MASKS:
@@ -56,22 +56,22 @@ class Masks:
         """Returns the mask of a deployment, or None if its secrets have to be read first."""
         mask = self._known.get(deployment)
         if mask is None and not is_id(deployment):
-            return NOTHING
+            return EMPTY_MASK
         if mask is not None:
             self._known.move_to_end(deployment)
         return mask
 
     def text(self, deployment: str, text: str) -> str:
         """Masks the secrets of a deployment in a message about it."""
-        return (self.of(deployment) or NOTHING).text(text)
+        return (self.of(deployment) or EMPTY_MASK).text(text)
 
 
-LOGS = "logs"
+LOGS_FOLDER = "logs"
 """The name of the log folder in the data directory."""
-OURS = "windlass"
+WINDLASS_WRITER = "windlass"
 """The instance name of log lines that Windlass itself writes."""
-_BUILD = "build-"
-_ACCESS = "access"
+_BUILD_PREFIX = "build-"
+_ACCESS_STREAM = "access"
 """The stream that the gateway writes: see `windlass.routers.builtin.service_log`."""
 _ACCESS_SHARE = 4
 _RETENTION_STEPS = 8
@@ -147,7 +147,7 @@ class WaitingLines(Struct):
 class Logs:
     def __init__(self, folder: Path, limit: int, days: int = 14, clock: Clock | None = None) -> None:
         self.folder = folder
-        self._segments = Segments(folder, limit, voice=OURS)
+        self._segments = Segments(folder, limit, voice=WINDLASS_WRITER)
         self._most = limit
         self._age = days * DAY
         self._clock = clock or SystemClock()
@@ -157,7 +157,9 @@ class Logs:
         self._cut: dict[tuple[str, str], CutLine] = {}
         """Unfinished last lines, keyed by stream and instance."""
 
-    def write(self, service: str, at: int, *messages: str, pod: str = OURS, version: str = "") -> None:
+    def write(
+        self, service: str, at: int, *messages: str, pod: str = WINDLASS_WRITER, version: str = ""
+    ) -> None:
         self.take(service, [OutputLine(at, message, pod, version) for message in messages])
 
     def take(self, service: str, lines: Sequence[OutputLine]) -> None:
@@ -169,15 +171,15 @@ class Logs:
         if mask is None and self.find_secrets is not None:
             self._hold_lines(service, lines, self.find_secrets)
         else:
-            self._write_output(service, lines, mask or NOTHING)
+            self._write_output(service, lines, mask or EMPTY_MASK)
 
     def deployment(self, service: str, deployment: str, stage: DeploymentStage | None) -> DeploymentLog:
         """Returns the log of a deployment, beginning at a stage."""
         stream = _stream(service, deployment)
 
         def write(message: str, stage: DeploymentStage | None) -> None:
-            line = OutputLine(self._clock.now(), message, OURS, deployment, stage or "")
-            self._write(stream, [line], self.masks.of(deployment) or NOTHING)
+            line = OutputLine(self._clock.now(), message, WINDLASS_WRITER, deployment, stage or "")
+            self._write(stream, [line], self.masks.of(deployment) or EMPTY_MASK)
 
         return DeploymentLog(write, stage)
 
@@ -326,9 +328,9 @@ class Logs:
 
 def _stream(service: str, deployment: str | None, access: bool = False) -> str:
     if access:
-        return f"{service}/{_ACCESS}"
-    return service if deployment is None else f"{service}/{_BUILD}{deployment}"
+        return f"{service}/{_ACCESS_STREAM}"
+    return service if deployment is None else f"{service}/{_BUILD_PREFIX}{deployment}"
 
 
 def _is_build(stream: str) -> bool:
-    return stream.rpartition("/")[2].startswith(_BUILD)
+    return stream.rpartition("/")[2].startswith(_BUILD_PREFIX)

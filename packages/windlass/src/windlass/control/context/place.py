@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from windlass.base.metrics import Metric
 from windlass.builders.builder import Builder
-from windlass.engines.engine import UNKNOWN, Engine, EngineLimits
+from windlass.engines.engine import UNKNOWN_LIMITS, Engine, EngineLimits
 from windlass.engines.provider import RemoteEngine
 from windlass.engines.servers import Servers
 from windlass.gateway.messages import ServiceTraffic
@@ -125,7 +125,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> EngineLimits:
-        return self.engine.limits if self.elsewhere is None else UNKNOWN
+        return self.engine.limits if self.elsewhere is None else UNKNOWN_LIMITS
 
     @property
     def http_port(self) -> int:

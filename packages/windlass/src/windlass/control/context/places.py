@@ -27,7 +27,7 @@ from windlass.families.environment import EnvironmentShown
 from windlass.routers.router import RouteError
 from windlass.store import Reads, Row, Surroundings
 
-LOCAL: Final = "local"
+LOCAL_ID: Final = "local"
 """The id of a server's own place, regardless of the setting `place`."""
 _READ_INTERVAL: Final = 60.0
 """Seconds after which all open clusters are read again, in case a change notification was lost."""

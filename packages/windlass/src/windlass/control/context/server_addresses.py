@@ -11,7 +11,7 @@ from windlass.base.errors import Invalid
 from windlass.config import Settings
 from windlass.control.context.place import Place
 
-EVERYWHERE: Final = ("", "0.0.0.0", "::")  # noqa: S104
+ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")  # noqa: S104
 _NOT_REACHED: Final = (
     "engine: containers do not reach this server, which listens on {host} alone, and runs keep their state "
     "there: ask the operator to set containers_url to an address that they reach, or host to 0.0.0.0"
@@ -55,7 +55,7 @@ def address_for_containers(settings: Settings, server_host: str) -> str:
 
 def _address(settings: Settings, here: str) -> str:
     """Returns the URL of this server for clients whose name for its machine is `here`."""
-    host = here if settings.host in EVERYWHERE else settings.host
+    host = here if settings.host in ALL_ADDRESSES else settings.host
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 

@@ -20,9 +20,9 @@ from windlass.base import filelock
 from windlass.base.disk_reserve import MAX_RESERVE_FRACTION
 from windlass.base.errors import Conflict, Unavailable
 from windlass.base.ids import is_id
-from windlass.builders.builder import FULL
+from windlass.builders.builder import DISK_FULL_ERROR
 
-UPLOADS: Final = "uploads"
+UPLOADS_FOLDER: Final = "uploads"
 """The name of the uploads folder in the data directory."""
 MAX_CONCURRENT_CHECKS: Final = 2
 """The number of archives that are checked concurrently. A check occupies a thread for seconds, and the thread
@@ -156,5 +156,5 @@ def _explain_full_disk() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Unavailable(FULL) from error
+            raise Unavailable(DISK_FULL_ERROR) from error
         raise

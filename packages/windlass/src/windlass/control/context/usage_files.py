@@ -21,11 +21,11 @@ from windlass.base.clock import DAY, MINUTE
 from windlass.base.subprocesses import in_thread
 from windlass.control.context.usage_history import CLASSES, CPU, MEMORY, PERCENTILES, Numbers, Point
 
-USAGE: Final = "usage"
+USAGE_FOLDER: Final = "usage"
 """The name of the folder in the data directory."""
 INSTANCES: Final = "instances"
-NAMES: Final = (CPU, MEMORY, INSTANCES, *CLASSES, *PERCENTILES)
-_POINT: Final = Layout(f"<I{len(NAMES)}f")
+SERIES_NAMES: Final = (CPU, MEMORY, INSTANCES, *CLASSES, *PERCENTILES)
+_POINT: Final = Layout(f"<I{len(SERIES_NAMES)}f")
 
 
 class Resolution(Struct, frozen=True):
@@ -48,12 +48,16 @@ class Span(Struct, frozen=True):
     resolution: Resolution
 
 
-FINE: Final = Resolution(5 * MINUTE, 290)
-COARSE: Final = Resolution(30 * MINUTE, 1450)
-RESOLUTIONS: Final = (FINE, COARSE)
-SPANS: Final = {"24h": Span(DAY, FINE), "7d": Span(7 * DAY, COARSE), "30d": Span(30 * DAY, COARSE)}
-_OFFSETS: Final = {FINE: 0, COARSE: FINE.points * _POINT.size}
-_RETENTION_SECONDS: Final = COARSE.every * COARSE.points // 1000
+FINE_RESOLUTION: Final = Resolution(5 * MINUTE, 290)
+COARSE_RESOLUTION: Final = Resolution(30 * MINUTE, 1450)
+RESOLUTIONS: Final = (FINE_RESOLUTION, COARSE_RESOLUTION)
+SPANS: Final = {
+    "24h": Span(DAY, FINE_RESOLUTION),
+    "7d": Span(7 * DAY, COARSE_RESOLUTION),
+    "30d": Span(30 * DAY, COARSE_RESOLUTION),
+}
+_OFFSETS: Final = {FINE_RESOLUTION: 0, COARSE_RESOLUTION: FINE_RESOLUTION.points * _POINT.size}
+_RETENTION_SECONDS: Final = COARSE_RESOLUTION.every * COARSE_RESOLUTION.points // 1000
 """Seconds after its last point at which a file is removed."""
 
 
@@ -79,7 +83,7 @@ class UsageFiles:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         place = _OFFSETS[resolution] + slot % resolution.points * _POINT.size
         for service, point in points.items():
-            numbers = (point.get(name) for name in NAMES)
+            numbers = (point.get(name) for name in SERIES_NAMES)
             packed = _POINT.pack(slot, *(math.nan if number is None else number for number in numbers))
             file = os.open(self._folder / service, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -97,15 +101,15 @@ class UsageFiles:
         wanted = range(last - span.length // resolution.every + 1, last + 1)
         found = {slot: numbers for slot, numbers in self._points_in(service, resolution) if slot in wanted}
         slots = range(min(found), last + 1) if found else range(0)
-        unknown = [math.nan] * len(NAMES)
+        unknown = [math.nan] * len(SERIES_NAMES)
         rows = [found.get(slot, unknown) for slot in slots]
-        columns = zip(*rows, strict=True) if rows else ((),) * len(NAMES)
+        columns = zip(*rows, strict=True) if rows else ((),) * len(SERIES_NAMES)
         return LongUsagePoints(
             every=resolution.every,
             times=[(slot + 1) * resolution.every for slot in slots],
             numbers={
                 name: [None if math.isnan(number) else number for number in column]
-                for name, column in zip(NAMES, columns, strict=True)
+                for name, column in zip(SERIES_NAMES, columns, strict=True)
             },
         )
 

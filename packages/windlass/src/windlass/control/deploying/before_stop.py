@@ -12,7 +12,7 @@ from windlass.core.settings.values import AdvancedValues
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Instance, Phase
 
-_COMMAND: Final = "deployment.lifecycle.pre_stop_exec_command"
+_COMMAND_SETTING: Final = "deployment.lifecycle.pre_stop_exec_command"
 _MIN_SECONDS: Final = 1.0
 
 
@@ -20,7 +20,7 @@ async def run_before_stop(ctx: Context, service: str, instances: Sequence[Instan
     """Runs the command in all running instances at once. Returns the part of the grace period that is left.
     A failure is logged, and the instances end in any case."""
     row = await ctx.store.reads.resources.get(service)
-    command = AdvancedValues(row.body if row else b"").changed(_COMMAND)
+    command = AdvancedValues(row.body if row else b"").changed(_COMMAND_SETTING)
     running = [instance for instance in instances if instance.phase is Phase.RUNNING]
     if not command or not running:
         return grace

@@ -13,7 +13,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import RECONCILE, finish, name_of, particulars, status_of
 from windlass.control.records.runs import plan_of
 from windlass.core.declare.registry import runs_once
-from windlass.core.deploy.states import BUILDS, WORDS, Do, Progress
+from windlass.core.deploy.states import ACTIONS_WITH_BUILD, STATES_OF_ACTIONS, Do, Progress
 from windlass.store import DeploymentRow, Row, Tx
 
 _ENDING_ACTIONS = frozenset({Do.STOP, Do.UNINSTALL, Do.DELETE})
@@ -21,13 +21,13 @@ _ENDING_ACTIONS = frozenset({Do.STOP, Do.UNINSTALL, Do.DELETE})
 
 async def reason_to_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> str:
     """Returns why a deployment has to wait for another service of the environment; empty if it can begin."""
-    if head.action in BUILDS:
+    if head.action in ACTIONS_WITH_BUILD:
         first = await _deployed_before(ctx, tx, service, head)
     else:
         first = await _ended_before(ctx, tx, service, head) if head.action in _ENDING_ACTIONS else None
     if first is None:
         return ""
-    verb = "is deployed" if head.action in BUILDS else "ends"
+    verb = "is deployed" if head.action in ACTIONS_WITH_BUILD else "ends"
     noun = ctx.kinds[first.family].family.noun
     return f"Wait for the {noun} {name_of(first)}, which {verb} first, or cancel its deployment"
 
@@ -40,7 +40,7 @@ async def _deployed_before(ctx: Context, tx: Tx, service: Row, head: DeploymentR
         lasts = runs_once(ctx.kinds[family].family)
         for neighbour in await tx.resources.of_parent(service.parent, family):
             for row in await tx.deployments.open(neighbour.id):
-                is_first = row.action in BUILDS and row.created <= head.created
+                is_first = row.action in ACTIONS_WITH_BUILD and row.created <= head.created
                 if is_first and (not lasts or _is_of_same_request(row, head)):
                     return neighbour
     return None
@@ -103,14 +103,14 @@ async def wake_dependents(ctx: Context, tx: Tx, service: Row) -> None:
 async def fail_dependents(ctx: Context, tx: Tx, service: Row, failed: DeploymentRow) -> None:
     """Fails queued deployments of the same request that wait for a failed service."""
     kind = ctx.kinds[service.family]
-    begins = failed.action in BUILDS
+    begins = failed.action in ACTIONS_WITH_BUILD
     if not (begins or (failed.action in _ENDING_ACTIONS and kind.has_runs)):
         return
     reason = f"Fix the {kind.family.noun} {name_of(service)}, which comes first: it failed"
     for family in (_later_families if begins else _earlier_families)(ctx, service):
         for neighbour in await tx.resources.of_parent(service.parent, family):
             for row in await tx.deployments.open(neighbour.id):
-                is_same = (row.action in BUILDS) is begins and _is_of_same_request(failed, row)
+                is_same = (row.action in ACTIONS_WITH_BUILD) is begins and _is_of_same_request(failed, row)
                 if is_same and row.status == Progress.QUEUED:
                     await _fail(tx, neighbour, row, reason)
 
@@ -119,5 +119,5 @@ async def _fail(tx: Tx, service: Row, deployment: DeploymentRow, reason: str) ->
     await finish(tx, service, deployment, Progress.FAILED, reason)
     status = await status_of(tx, service)
     if status.deployment == deployment.id:
-        state = WORDS[Do(deployment.action)].failed
+        state = STATES_OF_ACTIONS[Do(deployment.action)].failed
         await tx.statuses.change(replace(status, state=state, message=reason))

@@ -20,22 +20,26 @@ from windlass.control.context.context import Context
 from windlass.control.deploying.routes import endpoints_of, hosts_of, machine_of
 from windlass.control.records.served_names import row_of
 from windlass.core.deploy.states import DeploymentStage
-from windlass.engines.start_remedies import LOOK, LOOKED_AT, database_remedy, remedy_of
+from windlass.engines.start_remedies import LOG_HINT, LOOKED_AT, database_remedy, remedy_of
 from windlass.engines.workload import Instance, Observation, Workload
 from windlass.routers.router import Endpoint
 
-ANSWERED: Final = 10.0
+ANSWER_TIMEOUT: Final = 10.0
 """Seconds until the response must begin. Programs may load modules for the first request."""
 _LOG_PAUSES: Final = (0.05, 0.2, 0.5)
 """Seconds between the attempts to find the program's log lines about the request."""
 _MAX_PAGE_BYTES: Final = 65_536
 _ANSWER_TIMEOUT: Final = 1.0
-_REFUSED: Final = 400
-_MAY_REFUSE: Final = (_REFUSED, 403)
+_BAD_REQUEST: Final = 400
+_MAY_REFUSE: Final = (_BAD_REQUEST, 403)
 """Statuses with which frameworks reject an unknown host name."""
-_REFUSALS: Final = (b"<title>Bad Request (400)</title>", b"Blocked hosts:", b"Blocked request. This host")
+_HOST_REFUSALS: Final = (
+    b"<title>Bad Request (400)</title>",
+    b"Blocked hosts:",
+    b"Blocked request. This host",
+)
 """Phrases of Django, Rails and Vite in pages that reject a host name."""
-_FAILED: Final = 500
+_SERVER_ERROR: Final = 500
 
 
 class _Page(NamedTuple):
@@ -64,7 +68,7 @@ async def _find_page_problem(ctx: Context, workload: Workload, instances: Sequen
     host, began = hosts_of(ctx, place, held)[0], ctx.clock.now()
     page = await _request_page(endpoint, host)
     is_refused = page.status in _MAY_REFUSE and await _refuses_host(endpoint, page)
-    if page.status < _FAILED and not is_refused:
+    if page.status < _SERVER_ERROR and not is_refused:
         return await _database_problem(ctx, workload)
     end = f"{workload.name} answers GET / with {page.status}"
     remedy = await _remedy(ctx, workload, began)
@@ -73,15 +77,17 @@ async def _find_page_problem(ctx: Context, workload: Workload, instances: Sequen
             f"Let the application answer at its public host {host}, such as by ALLOWED_HOSTS of Django, "
             "config.hosts of Rails or allowedHosts of Vite"
         )
-    return f"{remedy}. {end}" if remedy else f"{LOOK}{end}"
+    return f"{remedy}. {end}" if remedy else f"{LOG_HINT}{end}"
 
 
 async def _refuses_host(endpoint: Endpoint, page: _Page) -> bool:
     """Returns whether the page rejects the host name: the page contains a known phrase, or a request for
     another host succeeds."""
-    if any(words in page.text for words in _REFUSALS):
+    if any(words in page.text for words in _HOST_REFUSALS):
         return True
-    return page.status == _REFUSED and 0 < (await _request_page(endpoint, "localhost")).status < _REFUSED
+    return (
+        page.status == _BAD_REQUEST and 0 < (await _request_page(endpoint, "localhost")).status < _BAD_REQUEST
+    )
 
 
 async def _database_problem(ctx: Context, workload: Workload) -> str:
@@ -109,7 +115,7 @@ async def _output(ctx: Context, workload: Workload, since: int | None = None) ->
 async def _request_page(endpoint: Endpoint, host: str) -> _Page:
     """Requests the first page. The status is 0 if there is no response."""
     try:
-        async with asyncio.timeout(ANSWERED):
+        async with asyncio.timeout(ANSWER_TIMEOUT):
             reader, writer = await open_connection(endpoint.network, endpoint.address, endpoint.port)
             try:
                 writer.write(

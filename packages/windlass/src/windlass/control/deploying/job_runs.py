@@ -31,7 +31,7 @@ from windlass.control.records.job_outputs import (
     store_outputs,
     with_secrets_marked,
 )
-from windlass.control.records.runs import ABANDONED, change_run, end_run, run_details
+from windlass.control.records.runs import ABANDONED_REASON, change_run, end_run, run_details
 from windlass.control.records.sealed_workload import workload_of
 from windlass.control.variables.injected import refresh_derived
 from windlass.core.deploy.injected_variables import prefixes_of
@@ -43,13 +43,13 @@ from windlass.engines.workload import Outcome, Workload
 from windlass.store import Claim, RunRow, Tx
 
 T = TypeVar("T")
-_LOOK: Final = 5.0
+_CHECK_INTERVAL: Final = 5.0
 """Seconds after which a wait polls for cancellation, in case a notification was lost."""
 _STOP_GRACE_SECONDS: Final = 10.0
 """The grace period in seconds of a run whose version is gone, and of one that has ended."""
 _WITH_OUTPUT: Final = frozenset({RunEvent.ON_START, RunEvent.ON_STOP})
 """Events whose runs may set variables. A deleted job has no variables, so deletions are missing here."""
-GONE: Final = "Deploy the job again: the version that this run would start is gone"
+GONE_VERSION_REASON: Final = "Deploy the job again: the version that this run would start is gone"
 
 
 class RunTask(Struct, frozen=True):
@@ -121,7 +121,7 @@ async def _run(task: RunTask) -> None:
         return
     version = await workload_of(task.ctx, task.run.deployment)
     if version is None:
-        await _end(task, RunState.FAILED, GONE)
+        await _end(task, RunState.FAILED, GONE_VERSION_REASON)
         return
     task.ctx.logs.masks.know(task.run.id, version.secrets)
     workload = workload_of_run(version, task.run, details)
@@ -201,7 +201,7 @@ async def _take_rebuilt(ctx: Context, tx: Tx, run: RunRow, details: RunDetails) 
     job, version = await tx.resources.get(run.job), await tx.deployments.get(run.deployment)
     timetable = await tx.timetables.get(run.job)
     if job is None or version is None or timetable is None:
-        return GONE
+        return GONE_VERSION_REASON
     details.began = 0  # the time limit begins when the run can start
     await change_run(tx, replace(run, deployment=timetable.deployment), RunState.QUEUED, details)
     if timetable.deployment != run.deployment or await tx.deployments.open(run.job):
@@ -223,7 +223,7 @@ async def _cancel(tx: Tx, run: RunRow, details: RunDetails) -> RunDetails:
     """Records that a run is cancelled, before it is ended. The next worker then does not wait for it
     again."""
     if not details.is_cancelled:
-        details.is_cancelled, details.message = True, ABANDONED
+        details.is_cancelled, details.message = True, ABANDONED_REASON
         await change_run(tx, run, RunState(run.status), details)
     return details
 
@@ -326,7 +326,7 @@ async def _wait_for_cancel(task: RunTask) -> None:
     try:
         while not await _is_cancelled(task):
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK):
+                async with asyncio.timeout(_CHECK_INTERVAL):
                     await nudged.wait()
             nudged.clear()
     finally:

@@ -47,7 +47,14 @@ from windlass.core.access import SYSTEM
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.plan import FIRST_STAGES, Step
 from windlass.core.deploy.progress import BuiltArtifact, RunReport
-from windlass.core.deploy.states import OUTPUT_FOLLOWS, RELEASES, WORDS, Do, Progress, State
+from windlass.core.deploy.states import (
+    ACTIONS_WITH_RELEASE,
+    OUTPUT_FOLLOWS,
+    STATES_OF_ACTIONS,
+    Do,
+    Progress,
+    State,
+)
 from windlass.core.words.events import Event
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Phase, Workload
@@ -88,7 +95,7 @@ async def still_serving_remark(
 ) -> str:
     """Returns a sentence about the version that serves after a failure; empty for actions that do not release
     a version."""
-    if Do(deployment.action) not in RELEASES:
+    if Do(deployment.action) not in ACTIONS_WITH_RELEASE:
         return ""
     serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
     if serving is None:
@@ -212,7 +219,7 @@ class Ledger:
         await move(tx, current, Progress.DEPLOYING, details, encrypt_workload(self.ctx, named))
         if current.status == Progress.BUILDING:
             status = await status_of(tx, self.service)
-            await tx.statuses.change(replace(status, state=WORDS[Do(current.action)].under_way))
+            await tx.statuses.change(replace(status, state=STATES_OF_ACTIONS[Do(current.action)].under_way))
         return named
 
     @in_transaction
@@ -268,7 +275,7 @@ class Ledger:
         message of the service."""
         service = await write_deployed(self.ctx, tx, current)
         await finish(tx, service, current, Progress.SUCCEEDED)
-        await self.settle(tx, service, WORDS[Do(current.action)].done, self._mask(message))
+        await self.settle(tx, service, STATES_OF_ACTIONS[Do(current.action)].done, self._mask(message))
 
     @in_transaction
     async def begin_run(self, tx: Tx, current: DeploymentRow) -> RunReport:
@@ -288,13 +295,13 @@ class Ledger:
         await finish(tx, service, reported, Progress.SUCCEEDED)
         status = await status_of(tx, service)
         await tx.statuses.change(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
-        await self.settle(tx, service, WORDS[Do(current.action)].done)
+        await self.settle(tx, service, STATES_OF_ACTIONS[Do(current.action)].done)
 
     @in_transaction
     async def end(self, tx: Tx, current: DeploymentRow) -> None:
         """Records the success of a stop or uninstall: no instance of the service runs."""
         await finish(tx, self.service, current, Progress.SUCCEEDED)
-        state = WORDS[Do(current.action)].done
+        state = STATES_OF_ACTIONS[Do(current.action)].done
         if state is State.READY:
             await tx.volumes.forget(self.service.id)
             await tx.timetables.forget(self.service.id)
@@ -318,7 +325,7 @@ class Ledger:
         usual state after a failure of this action; `output` contains the last log lines of the failed
         instances."""
         message = self._mask(with_remarks(failure, await self._still_serving(), output))
-        await self._fail(message, state or WORDS[self.action].failed, report)
+        await self._fail(message, state or STATES_OF_ACTIONS[self.action].failed, report)
         line = f"Deployment {self.deployment.id} failed: {self._mask(failure)}".splitlines()[0]
         self.ctx.logs.write(self.service.id, self.ctx.clock.now(), line)
 
@@ -412,7 +419,7 @@ class Ledger:
         waiting = [row for row in await tx.deployments.open(service.id) if not particulars(row).command]
         status = await status_of(tx, service)
         if waiting:
-            state, message = WORDS[Do(waiting[0].action)].queued, ""
+            state, message = STATES_OF_ACTIONS[Do(waiting[0].action)].queued, ""
         await tx.statuses.change(replace(status, state=state, message=message))
         await wake_dependents(self.ctx, tx, service)
 

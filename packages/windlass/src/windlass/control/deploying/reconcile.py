@@ -34,11 +34,11 @@ from windlass.control.records.deployments import (
 from windlass.control.request.deleting import request_discard
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.progress import DEPLOYMENT_EVENTS
-from windlass.core.deploy.states import WORDS, Do, Progress, State
+from windlass.core.deploy.states import STATES_OF_ACTIONS, Do, Progress, State
 from windlass.engines.engine import EngineUnavailable
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, is_for_builds
 
-LOOK = 5.0
+CHECK_INTERVAL = 5.0
 """Seconds after which a waiting task polls, in case a notification was lost."""
 
 
@@ -99,7 +99,7 @@ async def _plan_next(ctx: Context, claim: Claim) -> Task | None:
             if reason := await reason_to_wait(ctx, tx, service, head):
                 if reason != particulars(head).waits:
                     await note_wait(tx, service, head, reason)
-                await tx.work.reschedule(claim, tx.now + int(LOOK * 1000))
+                await tx.work.reschedule(claim, tx.now + int(CHECK_INTERVAL * 1000))
                 return None
             head = await begin(ctx, tx, service, status, head)
             status = await status_of(tx, service)
@@ -120,7 +120,7 @@ async def begin(
     details.began, details.waits = tx.now, ""
     details.server, details.host = ctx.server, ctx.places.local.public_host if ctx.server else ""
     is_built = not has_to_be_built(deployment)
-    state = WORDS[do].under_way if is_built else State.BUILDING
+    state = STATES_OF_ACTIONS[do].under_way if is_built else State.BUILDING
     deployment = await move(tx, deployment, Progress.DEPLOYING if is_built else Progress.BUILDING, details)
     if not details.command:
         await tx.statuses.change(replace(status, state=state, message=""))
@@ -185,7 +185,7 @@ async def _wait_for_cancel(ctx: Context, deployment: str) -> None:
             if status is None or (particulars(row).cancelled and not has_switched(row, status)):
                 return
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK):
+                async with asyncio.timeout(CHECK_INTERVAL):
                     await nudged.wait()
             nudged.clear()
     finally:

@@ -19,18 +19,18 @@ from windlass.control.context.place import Place
 from windlass.engines.engine import EngineUnavailable
 from windlass.store import Tx
 
-OLDER: Final = (
+OLDER_DATABASE_REASON: Final = (
     "Ask the operator of this server to start it with its newest database, or to go on with this one "
     "(windlass serve --adopt): newer deployments than it knows run on this cluster, and are left alone"
 )
-_UNKNOWN: Final = (
+_UNKNOWN_DEPLOYMENT_REASON: Final = (
     "Ask the operator of this server to start it with its newest database, or to set them aside "
     "(windlass serve --adopt): services run on this cluster that the database does not know"
 )
 _MAX_NAMED_SERVICES: Final = 5
 _AT_ONCE: Final = 16
 """The number of services that are ended concurrently."""
-_GREATEST: Final = 2**31
+_MAX_GENERATION: Final = 2**31
 """An upper bound for generations, which are deployment numbers. An engine may report any number."""
 _log = log("older_database")
 
@@ -48,7 +48,7 @@ async def examine(ctx: Context, place: Place) -> None:
         newer = await _find_newer(ctx, place)
         if newer and not (is_here or ctx.places.adopts):
             ctx.places.newer.add(place.id)
-            raise EngineUnavailable(OLDER)
+            raise EngineUnavailable(OLDER_DATABASE_REASON)
         await run_some(_AT_ONCE, [_end(ctx, place, service, newer[service]) for service in sorted(newer)])
         ctx.places.newer.discard(place.id)
         ctx.places.examined.add(place.id)
@@ -63,7 +63,7 @@ def report_unknown_services(ctx: Context, place: Place, names: Sequence[str]) ->
     shown = ", ".join(sorted(names)[:_MAX_NAMED_SERVICES]) + (
         ", …" if len(names) > _MAX_NAMED_SERVICES else ""
     )
-    remark = f"{_UNKNOWN} ({shown})"
+    remark = f"{_UNKNOWN_DEPLOYMENT_REASON} ({shown})"
     if ctx.places.remarks.get(place.id) != remark:
         _log.warning("unknown services are left alone", extra={"cluster": place.id, "services": shown})
     ctx.places.remarks[place.id] = remark
@@ -75,7 +75,7 @@ async def _find_newer(ctx: Context, place: Place) -> dict[str, set[int]]:
     under it."""
     present: dict[str, set[int]] = {}
     for service, generation, _ in await place.engine.present():
-        if generation < _GREATEST:
+        if generation < _MAX_GENERATION:
             present.setdefault(service, set()).add(generation)
     newer: dict[str, set[int]] = {}
     for service, generations in present.items():

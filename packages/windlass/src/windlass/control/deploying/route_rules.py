@@ -27,7 +27,7 @@ from windlass.routers.rules import (
 
 _MEBIBYTE: Final = 1024 * 1024
 _SHA: Final = "{SHA}"
-_HASHED: Final = re.compile(r"[^:]+:\{SHA\}")
+_SHA_LOGIN: Final = re.compile(r"[^:]+:\{SHA\}")
 _OTHER_HASH: Final = re.compile(r"\$|\{[A-Z0-9]+\}")
 """Matches the beginning of a hash in a form that is not supported. Nobody has such a password."""
 _INGRESS: Final = "network.ingress."
@@ -180,7 +180,7 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
     for line in text.split("\n"):
         parts = [part.strip() for part in line.split(",")]
         # A password in clear may contain commas.
-        for entry in parts if all(map(_HASHED.match, parts)) else [line.strip()]:
+        for entry in parts if all(map(_SHA_LOGIN.match, parts)) else [line.strip()]:
             user, colon, password = entry.partition(":")
             if user and colon and password and len(entry.encode()) <= MAX_LOGIN_BYTES:
                 yield user, password

@@ -20,7 +20,7 @@ from windlass.control.context.context import Context
 from windlass.control.deploying.routes import catch_up, hold_names
 from windlass.control.deploying.sites import lost_sites
 from windlass.control.records.deployments import RECONCILE
-from windlass.control.records.runs import RUN
+from windlass.control.records.runs import RUN_WORK
 from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.job_plans import RunState
 from windlass.routers.router import RouteError
@@ -213,6 +213,6 @@ async def request_check(services: Iterable[str], tx: Tx) -> None:
             queue = await tx.work.queue_of_runs(service)
             for run in going:
                 if run.status == RunState.RUNNING:  # a run that waits for its retry is scheduled already
-                    await tx.work.schedule(RUN, run.id, org=run.org, queue=queue)
+                    await tx.work.schedule(RUN_WORK, run.id, org=run.org, queue=queue)
         elif status := await tx.statuses.get(service):
             await tx.work.schedule(RECONCILE, service, org=status.org)

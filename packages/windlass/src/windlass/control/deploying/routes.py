@@ -24,7 +24,7 @@ from windlass.control.records.served_names import host_names, row_of
 from windlass.core.declare.shapes import Listener
 from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.deploy.scaling import count_of
-from windlass.core.deploy.states import BUILDS, Do, Progress, State, is_failure
+from windlass.core.deploy.states import ACTIONS_WITH_BUILD, Do, Progress, State, is_failure
 from windlass.core.words.naming import LOCAL_DOMAIN
 from windlass.engines.workload import Instance, Observation, RoutedAddress, Workload, WorkloadPort
 from windlass.routers.router import Absence, Endpoint, Listen, Route, RouteError, ServedElsewhere
@@ -246,7 +246,7 @@ async def _absence_of_serving(ctx: Context, status: StatusRow, workload: Workloa
 async def _has_begun(ctx: Context, service: str) -> bool:
     """Returns whether a deployment that starts the service is in progress."""
     return any(
-        deployment.status != Progress.QUEUED and Do(deployment.action) in BUILDS
+        deployment.status != Progress.QUEUED and Do(deployment.action) in ACTIONS_WITH_BUILD
         for deployment in await ctx.store.reads.deployments.open(service)
     )
 

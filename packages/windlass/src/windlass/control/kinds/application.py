@@ -24,14 +24,20 @@ from windlass.control.workloads.deployed_commit import commit_fields, with_deplo
 from windlass.control.workloads.repositories import ask_for_copy, holder_fact, push_url
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import clash
-from windlass.core.declare.shapes import PUSHED
+from windlass.core.declare.shapes import PUSHED_REPOSITORY
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.traits import DeployRequest
 from windlass.core.deploy.automatic_port import marked_as_automatic
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.settings.values import AdvancedValues
 from windlass.engines.workload import Artifact, Workload
-from windlass.families.application import GIT, Application, ApplicationShown, ChosenApplication, application
+from windlass.families.application import (
+    GIT_SOURCE,
+    Application,
+    ApplicationShown,
+    ChosenApplication,
+    application,
+)
 from windlass.store import Row, Tx
 
 
@@ -70,12 +76,12 @@ class ApplicationKind(ProgramKind[Application]):
         return ChosenVersion(git_commit_id=body.git_commit_id or None, upload=body.upload_id or None)
 
     def needs_upload(self, service: Row) -> bool:
-        return service.read(Application).source != GIT
+        return service.read(Application).source != GIT_SOURCE
 
     def deploys_new_commits(self, service: Row) -> bool:
         spec = service.read(Application)
         # A push deploys by itself.
-        return bool(spec.auto_deploy and spec.source == GIT) and not takes_pushes(spec)
+        return bool(spec.auto_deploy and spec.source == GIT_SOURCE) and not takes_pushes(spec)
 
     def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
         changes = super().in_preview(service, source)
@@ -116,11 +122,11 @@ class ApplicationKind(ProgramKind[Application]):
 
 def takes_pushes(spec: Application) -> bool:
     """Returns whether an application is built from what is pushed to it."""
-    return bool(spec.git_repository and spec.git_repository.url == PUSHED)
+    return bool(spec.git_repository and spec.git_repository.url == PUSHED_REPOSITORY)
 
 
 def _check_branch(spec: Application) -> None:
-    if spec.auto_deploy and spec.source != GIT:
+    if spec.auto_deploy and spec.source != GIT_SOURCE:
         raise clash("auto_deploy", "leave it out: an application that is built from uploads has no branch")
 
 

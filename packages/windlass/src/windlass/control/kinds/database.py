@@ -18,14 +18,14 @@ from windlass.control.workloads.credentials import credentials_of, give_credenti
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy import database_variables, databases
-from windlass.core.deploy.injected_variables import LISTED, BuiltIn, nominal_database_host
+from windlass.core.deploy.injected_variables import LISTED_PREFIX, BuiltIn, nominal_database_host
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.families.database import Database, database
 from windlass.store import Reads, Row, Tx
 
-VOLUME = "data"
+VOLUME_NAME = "data"
 
 
 class DatabaseKind(ServiceKind[Database]):
@@ -84,7 +84,7 @@ class DatabaseKind(ServiceKind[Database]):
             variables=variables | {"WINDLASS_MEMORY": str(default_workload.memory)},
             hidden=frozenset(name for name, value in variables.items() if credentials.password in value),
             ports=(_port(port, await public_port(ctx, service) if public else None),),
-            volumes=(Volume(name=VOLUME, mount=databases.mount(type, version), size=spec.storage),),
+            volumes=(Volume(name=VOLUME_NAME, mount=databases.mount(type, version), size=spec.storage),),
             alone=True,
             direct=True,
             ready=(_native_probe(place, type, port) if native else databases.ready(type),),
@@ -188,7 +188,7 @@ def _listed_variables(service: Row) -> Iterator[BuiltIn]:
     )
     secrets = database_variables.secret_keys(server.type, service.id, name)
     for key, value in values.items():
-        if key.startswith(LISTED):
+        if key.startswith(LISTED_PREFIX):
             yield BuiltIn(
                 owner=service.id, key=key, value="" if key in secrets else value, secret=key in secrets
             )

@@ -48,7 +48,7 @@ from windlass.core.deploy.injected_variables import (
 )
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.states import Do
-from windlass.core.settings.values import FIELD, changed_in
+from windlass.core.settings.values import SETTINGS_FIELD, changed_in
 from windlass.core.words.due_times import UnknownZone, zone
 from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.job_plans import JobPlan, RunCommand, RunEvent
@@ -159,7 +159,7 @@ class JobKind(ServiceKind[Job]):
             "docker_target_build_stage": docker.docker_target_build_stage or None,
             "entrypoint": shlex.join(command.entrypoint),
             "arguments": command.arguments,
-            FIELD: changed_in(service.body),
+            SETTINGS_FIELD: changed_in(service.body),
         }
         return replace(service, body=msgspec.json.encode(body))
 

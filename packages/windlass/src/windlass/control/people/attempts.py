@@ -23,13 +23,13 @@ from windlass.base.errors import TooMany
 from windlass.control.context.context import Context
 from windlass.store import Tx
 
-WINDOW: Final = 15 * MINUTE
+ATTEMPTS_WINDOW: Final = 15 * MINUTE
 FROM_ADDRESS: Final = 100
 FOR_ACCOUNT_FROM_ADDRESS: Final = 10
 FOR_ACCOUNT: Final = 100
 FROM_KNOWN_BROWSER: Final = 20
 RESETS_FOR_ACCOUNT: Final = 3
-_OWNER: Final = ("known-browser",)
+_SEAL_OWNER: Final = ("known-browser",)
 _MAX_PEOPLE: Final = 5
 _LABEL: Final = b"sign-in attempts"
 
@@ -75,10 +75,10 @@ async def take(tx: Tx, limits: Sequence[Limit]) -> int:
     windows = []
     for limit in limits:
         opened, used = await tx.budgets.get(limit.subject) or (tx.now, 0)
-        if tx.now >= opened + WINDOW or opened > tx.now:
+        if tx.now >= opened + ATTEMPTS_WINDOW or opened > tx.now:
             opened, used = tx.now, 0
         if used >= limit.most:
-            return opened + WINDOW - tx.now
+            return opened + ATTEMPTS_WINDOW - tx.now
         windows.append((limit.subject, opened, used + 1))
     for window in windows:
         await tx.budgets.set(*window)
@@ -103,7 +103,7 @@ async def forgive(tx: Tx, limits: Sequence[Limit]) -> None:
 
 
 def seal_browser(ctx: Context, browser: KnownBrowser) -> str:
-    sealed = ctx.encryption.encrypt(msgspec.json.encode(browser), *_OWNER)
+    sealed = ctx.encryption.encrypt(msgspec.json.encode(browser), *_SEAL_OWNER)
     return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
 
 
@@ -111,6 +111,6 @@ def read_browser(ctx: Context, cookie: str) -> KnownBrowser:
     """Returns what a browser is known for; a new browser if its cookie is missing or not ours."""
     try:
         sealed = base64.urlsafe_b64decode(cookie + "=" * (-len(cookie) % 4))
-        return msgspec.json.decode(ctx.encryption.decrypt(sealed, *_OWNER), type=KnownBrowser)
+        return msgspec.json.decode(ctx.encryption.decrypt(sealed, *_SEAL_OWNER), type=KnownBrowser)
     except (ValueError, CannotDecrypt, msgspec.DecodeError):
         return KnownBrowser(secrets.token_urlsafe(16), ())

@@ -22,7 +22,7 @@ from windlass.config import BadSetting
 from windlass.control.context.context import Context
 from windlass.control.people.browser_sessions import end_after_use, is_page_key
 from windlass.control.people.callers import (
-    PEOPLE,
+    OWN_ISSUER,
     Membership,
     actor_of_token,
     permits_of_member,
@@ -32,7 +32,7 @@ from windlass.control.people.claims import CHALLENGE, Claims, person_of, refusal
 from windlass.control.people.members import IssuerIdentity, join_organizations, joinable_organizations
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.people.second_factors import has_factor
-from windlass.control.people.sessions import AUDIENCE, OPERATOR, operator_token_mark, signer_of
+from windlass.control.people.sessions import AUDIENCE, OPERATOR_SUBJECT, operator_token_mark, signer_of
 from windlass.control.people.tokens import expiry, note_uses
 from windlass.control.reporting.security_events import SecurityEvents, UnusualCaller
 from windlass.core.access import Actor, ResourceLocation, Scope, may_below, permits_throughout
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from windlass.base.oidc import TokenIssuer, Verifier
 
 CACHE_TIME = 1 * SECOND
-BROWSER = "browser"
+BROWSER_SCHEME = "browser"
 _BROWSER_HEAD = b"browser\n"
 _MAX_CACHED = 10_000
 _MAX_COOKIES = 8
@@ -139,7 +139,7 @@ class Authenticator:
         self._browsers = browsers | self._browsers
 
     async def _judge_credential(self, scheme: str, credential: str, now: int) -> Actor:
-        if scheme == BROWSER:
+        if scheme == BROWSER_SCHEME:
             return await self._by_browser(credential, now)
         digest = tokens.digest(credential)
         if digest == self._operator:
@@ -147,10 +147,10 @@ class Authenticator:
         if scheme == "bearer" and credential.count(".") == 2:
             return await self._by_jwt(credential, now)
         if not tokens.well_formed(credential):
-            raise refusal(_UNKNOWN)
+            raise refusal(_UNKNOWN_CALLER_ADVICE)
         record = await self._ctx.store.reads.tokens.get(digest)
         if record is None:
-            raise await self._no_more(_UNKNOWN, digest=digest)
+            raise await self._no_more(_UNKNOWN_CALLER_ADVICE, digest=digest)
         return self._actor(*record, now)
 
     async def _no_more(self, message: str, *, digest: str = "", id: str = "") -> Unauthorized:
@@ -177,7 +177,13 @@ class Authenticator:
         if first is None:
             raise Unavailable("The first organization is still being made; try again in a moment")
         permits = permits_throughout(first.id, Scope.ADMIN)
-        return Actor(id=first.id, name=OPERATOR, subject=OPERATOR, permits=permits, token=OPERATOR)
+        return Actor(
+            id=first.id,
+            name=OPERATOR_SUBJECT,
+            subject=OPERATOR_SUBJECT,
+            permits=permits,
+            token=OPERATOR_SUBJECT,
+        )
 
     async def is_admin_of_first(self, actor: Actor) -> bool:
         """Returns whether an actor is an Admin of the whole first organization, as the operator is."""
@@ -259,7 +265,7 @@ class Authenticator:
         """Returns the request limit of a browser session. The session of a token shares the token's limit,
         which would otherwise double."""
         settings = self._ctx.settings
-        is_operator = actor.subject == OPERATOR
+        is_operator = actor.subject == OPERATOR_SUBJECT
         return (
             settings.session_rate_limit
             if is_operator
@@ -270,7 +276,7 @@ class Authenticator:
         kind, _, rest = holder.partition(":")
         if kind == "jwt":
             issuer, _, subject = rest.partition("|")
-            if issuer == PEOPLE:
+            if issuer == OWN_ISSUER:
                 return await self.local_person(subject)
             if all(provider.issuer != issuer for provider in self._ctx.settings.oidc_providers):
                 raise refusal("Sign in again: the provider of this session is not in the settings any more")
@@ -305,7 +311,7 @@ class Authenticator:
 
     async def member_with_password(self, id: str) -> Actor:
         """Returns the actor of a person who has a password of this installation. Raises NoMember."""
-        return await self._member(IssuerIdentity(issuer=PEOPLE, subject=id, email="", name=""))
+        return await self._member(IssuerIdentity(issuer=OWN_ISSUER, subject=id, email="", name=""))
 
     async def _member(self, person: IssuerIdentity) -> Actor:
         identities = await self._ctx.store.reads.identities.of(person.issuer, person.subject)
@@ -327,7 +333,7 @@ class Authenticator:
         )
 
 
-_UNKNOWN = (
+_UNKNOWN_CALLER_ADVICE = (
     "Check the API token, or have an Admin create another: this one is not valid here, because it was "
     "deleted, is of another server, or is not complete"
 )
@@ -340,7 +346,7 @@ def browser_credential(cookies: list[bytes], key: bytes) -> bytes:
 
 def _parse(header: bytes) -> tuple[str, str]:
     if header.startswith(_BROWSER_HEAD):
-        return BROWSER, header.removeprefix(_BROWSER_HEAD).decode("latin-1")
+        return BROWSER_SCHEME, header.removeprefix(_BROWSER_HEAD).decode("latin-1")
     scheme, _, credential = header.partition(b" ")
     word = scheme.decode("latin-1").lower()
     text = credential.strip(b" \t")

@@ -20,7 +20,7 @@ from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.people.sessions import (
-    OPERATOR,
+    OPERATOR_SUBJECT,
     operator_token_mark,
     record_about_caller,
     record_sign_in,
@@ -50,7 +50,7 @@ class NewBrowserSession(Struct, frozen=True):
 
 def holder_of(ctx: Context, actor: Actor) -> str:
     """Returns the identity of the token or person that a session acts for."""
-    return operator_token_mark(ctx) if actor.subject == OPERATOR else actor.subject
+    return operator_token_mark(ctx) if actor.subject == OPERATOR_SUBJECT else actor.subject
 
 
 def page_key_of(ctx: Context, cookie: str) -> str:
@@ -128,10 +128,10 @@ async def _record(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin, 
     For people, the event is recorded with their first request from an address; see `SecurityEvents`.
     """
     kind, _, id = holder.partition(":")
-    if kind == OPERATOR:
+    if kind == OPERATOR_SUBJECT:
         first = await tx.resources.first(NO_PARENT, organization.name)
         id = first.id if first else ""
-    if kind in {OPERATOR, "token"}:
+    if kind in {OPERATOR_SUBJECT, "token"}:
         await record_sign_in(ctx, tx, Actor(id=id, name=name, subject=holder, permits={}), origin, ends)
 
 

@@ -21,7 +21,7 @@ from windlass.core.access import (
 from windlass.families.api_token import ApiToken
 from windlass.store import Row
 
-PEOPLE: Final = "windlass"
+OWN_ISSUER: Final = "windlass"
 """The issuer of people who sign in with a password of this installation. Issuers of JWTs are URLs, so that
 none of them has this name."""
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from windlass.base.subprocesses import in_thread
 from windlass.config import Settings
 
-_SECONDS: Final = 20.0
+_TIMEOUT: Final = 20.0
 
 
 class MailFailed(Exception):
@@ -37,9 +37,9 @@ def _send(settings: Settings, message: EmailMessage) -> None:
         context.load_verify_locations(cafile=settings.outbound_ca_file)
     place = (settings.smtp_host, settings.smtp_port)
     server = (
-        smtplib.SMTP_SSL(*place, timeout=_SECONDS, context=context)
+        smtplib.SMTP_SSL(*place, timeout=_TIMEOUT, context=context)
         if settings.smtp_security == "tls"
-        else smtplib.SMTP(*place, timeout=_SECONDS)
+        else smtplib.SMTP(*place, timeout=_TIMEOUT)
     )
     with server:
         if settings.smtp_security == "starttls":

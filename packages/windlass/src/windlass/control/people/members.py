@@ -8,7 +8,7 @@ from msgspec import Struct
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context
-from windlass.control.people.callers import PEOPLE, is_admin_role, is_admin_token, subject_of_person
+from windlass.control.people.callers import OWN_ISSUER, is_admin_role, is_admin_token, subject_of_person
 from windlass.control.people.password_links import INVITATION, address_of, new_link, url_of_link
 from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
@@ -35,7 +35,7 @@ from windlass.families.member import (
 from windlass.families.organization import organization
 from windlass.store import Reads, Row, Tx
 
-_INVITES = "invites"
+_INVITATION_LINK = "invites"
 """Name of the link from an invitation to the invited email address."""
 
 
@@ -98,7 +98,7 @@ class Invitations(Behaviour[Invitation]):
             raise Conflict(f"email: {spec.email} is a member already; change the role, or remove it first")
         scope = SCOPES[str(spec.role_id)]
         spec.role = msgspec.UNSET
-        draft.links[_INVITES] = address_of(spec.email)
+        draft.links[_INVITATION_LINK] = address_of(spec.email)
         # Clears cached actors: the invited person may be a member of another organization.
         tx.nudge("tokens")
         draft.give(
@@ -172,7 +172,7 @@ async def _end_sessions(tx: Tx, leaving: Row) -> None:
     if person is not None and all(id == leaving.id for id, _, _ in await tx.identities.of(*person)):
         await tx.browser_sessions.end_all(subject_of_person(*person))
         issuer, subject = person
-        if issuer == PEOPLE:
+        if issuer == OWN_ISSUER:
             await tx.people.forget(subject)
 
 
@@ -207,7 +207,7 @@ async def _is_admin(ctx: Context, tx: Tx, row: Row) -> bool:
     if not is_admin_role(row.read(Member).role_id, row.org):
         return False
     issuer, _ = await tx.identities.person_of(row.id) or ("", "")
-    return ctx.settings.takes_passwords if issuer == PEOPLE else ctx.settings.has_provider
+    return ctx.settings.takes_passwords if issuer == OWN_ISSUER else ctx.settings.has_provider
 
 
 async def _is_operated(ctx: Context, tx: Tx, org: str) -> bool:
@@ -249,7 +249,7 @@ async def join(ctx: Context, tx: Tx, person: IssuerIdentity, invitee: Invitee) -
     new = NewResource(member, spec, invitee.org, itself)
     await create_in(ctx, tx, new)
     await tx.identities.add(person.issuer, person.subject, invitee.org.id, new.id)
-    if person.issuer == PEOPLE:
+    if person.issuer == OWN_ISSUER:
         # Admins of the former organizations may have made a link, which would open this one as well.
         await tx.people.forget_links(person.subject)
     if invitee.guest is not None:
@@ -260,7 +260,7 @@ async def join(ctx: Context, tx: Tx, person: IssuerIdentity, invitee: Invitee) -
 
 
 async def _invitations_of(reads: Reads, person: IssuerIdentity) -> list[Invitee]:
-    guests = await reads.links.sources(address_of(person.email), _INVITES) if person.email else ()
+    guests = await reads.links.sources(address_of(person.email), _INVITATION_LINK) if person.email else ()
     found = [await invitee_of(reads, guest) for guest in guests]
     return [invitee for invitee in found if invitee is not None]
 

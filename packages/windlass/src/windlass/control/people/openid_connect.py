@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from windlass.base.oidc import Verifier
 
 _MAX_ISSUER_LENGTH: Final = 200
-_REFETCH: Final = 3.0
+_REFETCH_SECONDS: Final = 3.0
 """Seconds between two attempts to fetch a provider's keys. A short time is safe, because the tokens come
 directly from the provider, and strangers cannot trigger the fetching."""
 _log = log("sign-in")
@@ -129,7 +129,7 @@ class OpenIdConnect:
             clock = self._ctx.clock
             issuer = TokenIssuer(issuer=self._provider.issuer, audiences=(self._provider.client_id,))
             self._verifier = Verifier(
-                [issuer], self._fetch, lambda: clock.now() / SECOND, refetch_every=_REFETCH
+                [issuer], self._fetch, lambda: clock.now() / SECOND, refetch_every=_REFETCH_SECONDS
             )
         return self._verifier
 

@@ -18,8 +18,8 @@ from windlass.base.subprocesses import in_thread
 from windlass.config import Settings
 from windlass.control.context.call import ITSELF
 from windlass.control.context.context import Context
-from windlass.control.people.callers import PEOPLE
-from windlass.control.people.sessions import OPERATOR
+from windlass.control.people.callers import OWN_ISSUER
+from windlass.control.people.sessions import OPERATOR_SUBJECT
 from windlass.control.records.recording import About, emit
 from windlass.core.words.events import Event
 from windlass.families import registry
@@ -27,11 +27,11 @@ from windlass.families.member import member
 from windlass.store import Tx
 from windlass.store.tables.people import PasswordLink, Person
 
-FOLDER: Final = "password-links"
+LINKS_FOLDER: Final = "password-links"
 
 
 def _file(settings: Settings, digest: str) -> Path:
-    return Path(settings.data_dir) / FOLDER / digest
+    return Path(settings.data_dir) / LINKS_FOLDER / digest
 
 
 def leave_operator_link(settings: Settings, link: PasswordLink) -> None:
@@ -51,10 +51,10 @@ def leave_operator_link(settings: Settings, link: PasswordLink) -> None:
 async def record_operator_link(tx: Tx, person: Person) -> None:
     """Records in each organization of a person that the operator has made a link."""
     is_part = registry().audit.is_part(member.name)
-    for id, org, _ in await tx.identities.of(PEOPLE, person.id):
+    for id, org, _ in await tx.identities.of(OWN_ISSUER, person.id):
         subject = (org, "organization") if is_part else (id, member.name)
         about = About(id, member.name, *subject)
-        emit(tx, Event.PASSWORD_LINK_CREATED, org, about, OPERATOR, OPERATOR, ITSELF, {})
+        emit(tx, Event.PASSWORD_LINK_CREATED, org, about, OPERATOR_SUBJECT, OPERATOR_SUBJECT, ITSELF, {})
 
 
 async def adopt_operator_link(ctx: Context, digest: str) -> bool:

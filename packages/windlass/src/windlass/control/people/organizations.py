@@ -13,7 +13,7 @@ from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.deleting import purge
 from windlass.control.request.paths import target
 from windlass.control.request.reading import page_of, with_fields
-from windlass.core.access import MEANINGS, ROLE_IDS, Actor, ResourceLocation, Scope, may, may_below
+from windlass.core.access import ROLE_IDS, SCOPE_MEANINGS, Actor, ResourceLocation, Scope, may, may_below
 from windlass.core.words.events import Event
 from windlass.families.cluster import THIS_MACHINE, Cluster, cluster
 from windlass.families.organization import Organization, organization
@@ -90,7 +90,9 @@ async def _refuse_elsewhere(tx: Tx, org: Row) -> None:
 @reads("organization.availableRole")
 async def available_roles(ctx: Context, call: Call) -> Reply:
     await target(ctx.store.reads, call)
-    roles = [{"id": id, "name": scope.word, "description": MEANINGS[scope]} for scope, id in ROLE_IDS.items()]
+    roles = [
+        {"id": id, "name": scope.word, "description": SCOPE_MEANINGS[scope]} for scope, id in ROLE_IDS.items()
+    ]
     return page_of(call, [encode(role) for role in roles])
 
 

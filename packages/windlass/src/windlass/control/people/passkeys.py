@@ -39,12 +39,12 @@ from windlass.store.tables.people import Person
 
 MAX_PASSKEYS: Final = 20
 """The most passkeys of a person."""
-ADD: Final = "add"
+ADD_PURPOSE: Final = "add"
 SIGN_IN: Final = "sign in"
-SECOND: Final = "second factor"
+SECOND_FACTOR_PURPOSE: Final = "second factor"
 """Purposes of challenges. To sign in alone, a passkey must have verified its user, by PIN or fingerprint."""
 _CHALLENGE_LIFETIME: Final = 5 * MINUTE
-_OWNER: Final = ("passkey",)
+_SEAL_OWNER: Final = ("passkey",)
 _MAX_NAME_LENGTH: Final = 100
 WRONG_PASSKEY: Final = (
     "Try again, or sign in another way: the passkey was not confirmed, is not one of this server, or took "
@@ -124,7 +124,7 @@ class Passkeys:
     def challenge_to_add(self, person: Person, passkeys: list[Passkey]) -> PasskeyChallenge:
         ids = [passkey.credential for passkey in passkeys]
         question = self._webauthn.ask_to_add(person.id, person.email, person.name or person.email, ids)
-        return self._seal(ADD, person.id, question)
+        return self._seal(ADD_PURPOSE, person.id, question)
 
     def challenge_to_sign_in(self) -> PasskeyChallenge:
         return self._seal(SIGN_IN, "", self._webauthn.ask_to_sign(verify_user=True))
@@ -135,13 +135,13 @@ class Passkeys:
         if not self.are_offered or not present:
             return None
         ids = [passkey.credential for passkey in present]
-        return self._seal(SECOND, person.id, self._webauthn.ask_to_sign(ids))
+        return self._seal(SECOND_FACTOR_PURPOSE, person.id, self._webauthn.ask_to_sign(ids))
 
     async def add(
         self, tx: Tx, person: Person, name: str, answer: PasskeyAnswer, origin: Origin
     ) -> list[str]:
         """Adds a passkey. Returns the recovery codes, if it is the first second factor."""
-        sealed = self._open(answer.challenge, ADD)
+        sealed = self._open(answer.challenge, ADD_PURPOSE)
         if sealed is None or sealed.person != person.id:
             raise Invalid("challenge: is not of this account, or is older than five minutes; begin again")
         made = self._made_in(answer, sealed)
@@ -213,12 +213,12 @@ class Passkeys:
         content = SealedChallenge(
             purpose, person, question.challenge, self._ctx.clock.now() + _CHALLENGE_LIFETIME
         )
-        sealed = self._ctx.encryption.encrypt(msgspec.json.encode(content), *_OWNER)
+        sealed = self._ctx.encryption.encrypt(msgspec.json.encode(content), *_SEAL_OWNER)
         return PasskeyChallenge(to_base64url(sealed), msgspec.Raw(question.options))
 
     def _open(self, challenge: str, purpose: str) -> SealedChallenge | None:
         try:
-            sealed = self._ctx.encryption.decrypt(from_base64url(challenge), *_OWNER)
+            sealed = self._ctx.encryption.decrypt(from_base64url(challenge), *_SEAL_OWNER)
             content = msgspec.json.decode(sealed, type=SealedChallenge)
         except (ValueError, CannotDecrypt, msgspec.DecodeError):
             return None

@@ -22,7 +22,7 @@ _MIN_DIFFERENT_CHARACTERS: Final = 5
 _ITERATIONS, _LANES, _KIB, _BYTES = 2, 1, 19 * 1024, 32
 _MAX_WAITING_HASHES: Final = 40
 _PARAMETERS: Final = f"$argon2id$v=19$m={_KIB},t={_ITERATIONS},p={_LANES}$"
-_NOBODYS: Final = f"{_PARAMETERS}{'A' * 22}${'A' * 43}"
+_UNMATCHED_HASH: Final = f"{_PARAMETERS}{'A' * 22}${'A' * 43}"
 """A hash that no password has. It is verified where there is no person, so that the answer takes as long."""
 
 
@@ -36,7 +36,7 @@ class PasswordHashes:
 
     async def matches(self, password: str, hash: str | None) -> bool:
         """Returns whether a password has this hash. Without a hash, takes the same time and returns False."""
-        matches = await self._in_turn(_matches, password, hash or _NOBODYS)
+        matches = await self._in_turn(_matches, password, hash or _UNMATCHED_HASH)
         return bool(matches) and hash is not None
 
     async def _in_turn(self, function: object, *args: str) -> object:

@@ -33,10 +33,16 @@ from windlass.control.people.attempts import (
 )
 from windlass.control.people.authenticate import Authenticator
 from windlass.control.people.browser_sessions import NewBrowserSession, open_for
-from windlass.control.people.callers import PEOPLE, subject_of_person
+from windlass.control.people.callers import OWN_ISSUER, subject_of_person
 from windlass.control.people.members import Invitee, IssuerIdentity, invitee_of, join
 from windlass.control.people.operator_links import adopt_operator_link
-from windlass.control.people.passkeys import SECOND, CheckedPasskey, PasskeyAnswer, PasskeyChallenge, Passkeys
+from windlass.control.people.passkeys import (
+    SECOND_FACTOR_PURPOSE,
+    CheckedPasskey,
+    PasskeyAnswer,
+    PasskeyChallenge,
+    Passkeys,
+)
 from windlass.control.people.password_hashes import PasswordHashes, check_password, is_outdated
 from windlass.control.people.password_links import (
     INVITATION,
@@ -66,8 +72,8 @@ from windlass.families.member import Invitation, InvitationShown, invitation, me
 from windlass.store import Reads, Tx
 from windlass.store.tables.people import PasswordLink, Person
 
-_WRONG: Final = "Check the e-mail address and the password: there is no such pair here"
-_GONE: Final = (
+_WRONG_LOGIN_ADVICE: Final = "Check the e-mail address and the password: there is no such pair here"
+_INVALID_LINK_ADVICE: Final = (
     "Ask an admin for another link: this one was used, has expired or was replaced by a newer one, or its "
     "invitation was withdrawn"
 )
@@ -159,14 +165,14 @@ class PasswordSignIn:
         await take_or_refuse(ctx, limits)
         # The same statements run for an unknown address, so that the time reveals nothing.
         person = await ctx.store.reads.people.at(address)
-        memberships = await ctx.store.reads.identities.of(PEOPLE, person.id if person else "")
+        memberships = await ctx.store.reads.identities.of(OWN_ISSUER, person.id if person else "")
         matches = await self._hashes.matches(password, person.password if person else None)
         if person is None or not matches:
             if person is not None and memberships:
                 caller = UnusualCaller(memberships[0][0], person.email, memberships[0][1], person=True)
                 why = "A wrong password was sent"
                 self._authenticator.security_events.record_denied(caller, why, origin)
-            raise Unauthorized(_WRONG)
+            raise Unauthorized(_WRONG_LOGIN_ADVICE)
         await self._authenticator.member_with_password(person.id)  # raises NoMember
         if missing := await self._missing(person, second):
             return missing
@@ -194,7 +200,11 @@ class PasswordSignIn:
         if not second.is_sent:
             return None
         await take_or_refuse(self._ctx, [Limit(f"{account}:code", FOR_ACCOUNT_FROM_ADDRESS)])
-        return await self._passkeys.check(second.passkey, SECOND, person) if second.passkey else None
+        return (
+            await self._passkeys.check(second.passkey, SECOND_FACTOR_PURPOSE, person)
+            if second.passkey
+            else None
+        )
 
     async def _use_second(
         self, tx: Tx, person: Person, code: str, checked: CheckedPasskey | None, origin: Origin
@@ -221,7 +231,7 @@ class PasswordSignIn:
     ) -> tuple[NewBrowserSession, list[str]]:
         now = await tx.people.get(person.id)
         if now is None or now.password != person.password:
-            raise Unauthorized(_WRONG)  # the password was changed meanwhile
+            raise Unauthorized(_WRONG_LOGIN_ADVICE)  # the password was changed meanwhile
         if fresh:
             await tx.people.rehash(person, fresh)
         codes = await self._use_second(tx, person, code, checked, origin)
@@ -229,7 +239,7 @@ class PasswordSignIn:
         return await self.open_session(tx, person, origin), codes
 
     async def open_session(self, tx: Tx, person: Person, origin: Origin) -> NewBrowserSession:
-        return await open_for(self._ctx, tx, subject_of_person(PEOPLE, person.id), person.email, origin)
+        return await open_for(self._ctx, tx, subject_of_person(OWN_ISSUER, person.id), person.email, origin)
 
     # Links
 
@@ -301,7 +311,7 @@ class PasswordSignIn:
             link = await store.reads.people.link(digest, now)
         opened = await self._opened(store.reads, link) if link else None
         if opened is None:
-            raise Unauthorized(_GONE)
+            raise Unauthorized(_INVALID_LINK_ADVICE)
         return opened
 
     async def _opened(self, reads: Reads, link: PasswordLink) -> _OpenedLink | None:
@@ -320,7 +330,7 @@ class PasswordSignIn:
         link = await tx.people.take_link(opened.link.digest)
         again = await self._opened(tx, link) if link else None
         if again is None or again.person != opened.person:
-            raise Unauthorized(_GONE)
+            raise Unauthorized(_INVALID_LINK_ADVICE)
         return again
 
     async def _accept(self, tx: Tx, before: _OpenedLink, name: str, hash: str, origin: Origin) -> Person:
@@ -331,11 +341,11 @@ class PasswordSignIn:
             address = address_of(opened.email)
             person = Person(ids.new_id(), address, opened.email, name, hash, tx.now, tx.now)
             await tx.people.add(person)
-        inside = {org for _, org, _ in await tx.identities.of(PEOPLE, person.id)}
+        inside = {org for _, org, _ in await tx.identities.of(OWN_ISSUER, person.id)}
         named = await tx.resources.named(invitee.org.id, member.name, person.email.casefold())
         if invitee.org.id in inside or named:
             raise Conflict("Sign in: a member of this organization has this e-mail address already")
-        identity = IssuerIdentity(PEOPLE, person.id, person.email, person.name)
+        identity = IssuerIdentity(OWN_ISSUER, person.id, person.email, person.name)
         await join(self._ctx, tx, identity, invitee)
         tx.nudge("tokens")
         return person
@@ -355,7 +365,7 @@ class PasswordSignIn:
         await tx.people.forget_links(person.id)
         if not await has_app(tx, person.id):
             await tx.second_factors.forget_app(person.id)
-        await tx.browser_sessions.end_all_but(subject_of_person(PEOPLE, person.id), keep)
+        await tx.browser_sessions.end_all_but(subject_of_person(OWN_ISSUER, person.id), keep)
         tx.nudge("tokens")
         await record_about_person(self._ctx, tx, Event.PASSWORD_CHANGED, person, origin, {})
 

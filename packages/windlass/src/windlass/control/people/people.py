@@ -10,7 +10,7 @@ from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Forbidden, Missing
 from windlass.control.context.call import Call, Origin, Reply, encode, writes
 from windlass.control.context.context import Context
-from windlass.control.people.callers import PEOPLE, subject_of_person
+from windlass.control.people.callers import OWN_ISSUER, subject_of_person
 from windlass.control.people.password_links import INVITATION, RESET, new_link, url_of_link
 from windlass.control.records.recording import about, emit, emit_asked
 from windlass.control.request.paths import parent_of, target
@@ -21,12 +21,12 @@ from windlass.families.member import MemberReset, PasswordLinkShown, member
 from windlass.store import Row, Tx
 from windlass.store.tables.people import Person
 
-_HEAD = subject_of_person(PEOPLE, "")
+_SUBJECT_PREFIX = subject_of_person(OWN_ISSUER, "")
 
 
 def person_id_of(actor: Actor) -> str:
     """Returns the id of the person with a password here that calls; empty for other callers."""
-    return actor.subject.removeprefix(_HEAD) if actor.subject.startswith(_HEAD) else ""
+    return actor.subject.removeprefix(_SUBJECT_PREFIX) if actor.subject.startswith(_SUBJECT_PREFIX) else ""
 
 
 async def record_about_person(
@@ -38,7 +38,7 @@ async def record_about_person(
     data: Mapping[str, object],
 ) -> None:
     """Records what a person did about the own account, in each organization of the person."""
-    for id, org, _ in await tx.identities.of(PEOPLE, person.id):
+    for id, org, _ in await tx.identities.of(OWN_ISSUER, person.id):
         row = await tx.resources.get(id)
         if row is not None:
             emit(tx, kind, org, await about(ctx, tx, row), id, person.email, origin, data)
@@ -47,7 +47,7 @@ async def record_about_person(
 async def rename_person(ctx: Context, tx: Tx, person: Person, name: str, origin: Origin) -> None:
     """Changes the name of a person, and of the members that the person is."""
     await tx.people.rename(person.id, name)
-    for id, org, body in await tx.identities.of(PEOPLE, person.id):
+    for id, org, body in await tx.identities.of(OWN_ISSUER, person.id):
         row = await tx.resources.get(id)
         changed = rewritten(body, {"name": name, "nickname": name})
         if row is None or changed == body:
@@ -101,10 +101,10 @@ async def _person_to_help(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Person
     if row is None or row.parent != org.id:
         raise Missing("List the members to find the user_id: no member has this one")
     issuer, subject = await tx.identities.person_of(row.id) or ("", "")
-    person = await tx.people.get(subject) if issuer == PEOPLE else None
+    person = await tx.people.get(subject) if issuer == OWN_ISSUER else None
     if person is None:
         raise Conflict("Ask the provider of this member: people who sign in there have no password here")
-    for _, other, _ in await tx.identities.of(PEOPLE, person.id):
+    for _, other, _ in await tx.identities.of(OWN_ISSUER, person.id):
         if not may_below(call.actor, Scope.ADMIN, ResourceLocation(other)):
             raise Forbidden(
                 "Ask the operator of this server to run `windlass user reset EMAIL`: this person is a "

@@ -27,12 +27,12 @@ from windlass.store.tables.people import Person
 from windlass.store.tables.sealed import SECOND_FACTOR
 from windlass.store.tables.second_factors import SecondFactor
 
-STEP: Final = 30
-_DIGITS: Final = 6
-_SLACK: Final = 1
+STEP_SECONDS: Final = 30
+_CODE_DIGITS: Final = 6
+_MAX_STEPS_OFF: Final = 1
 """Steps by which the clock of the app may be off."""
 _SECRET_BYTES: Final = 20
-_CODES: Final = 10
+_RECOVERY_CODES: Final = 10
 _LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 _LABEL: Final = b"recovery code"
 WRONG_CODE: Final = (
@@ -93,7 +93,7 @@ async def confirm_factor(ctx: Context, tx: Tx, person: Person, code: str, origin
 
 async def new_recovery_codes(ctx: Context, tx: Tx, person: Person) -> list[str]:
     """Makes recovery codes, which replace earlier ones."""
-    codes = ["-".join(_word() for _ in range(2)) for _ in range(_CODES)]
+    codes = ["-".join(_word() for _ in range(2)) for _ in range(_RECOVERY_CODES)]
     await tx.second_factors.replace_codes(person.id, [_digest(ctx, person.id, code) for code in codes])
     return codes
 
@@ -132,10 +132,10 @@ async def forget_unneeded_codes(tx: Tx, person: Person) -> None:
 async def _use_step(ctx: Context, tx: Tx, factor: SecondFactor, code: str) -> bool:
     """Uses up a code of the app. Returns False if it is wrong, or was used before."""
     sent = "".join(code.split())
-    if len(sent) != _DIGITS or not sent.isascii() or not sent.isdigit():
+    if len(sent) != _CODE_DIGITS or not sent.isascii() or not sent.isdigit():
         return False
-    secret, now = _secret_of(ctx, factor), ctx.clock.now() // SECOND // STEP
-    for step in range(now - _SLACK, now + _SLACK + 1):
+    secret, now = _secret_of(ctx, factor), ctx.clock.now() // SECOND // STEP_SECONDS
+    for step in range(now - _MAX_STEPS_OFF, now + _MAX_STEPS_OFF + 1):
         if hmac.compare_digest(code_at(secret, step), sent):
             return await tx.second_factors.use(factor.person, step)
     return False
@@ -146,7 +146,7 @@ def code_at(secret: bytes, step: int) -> str:
     digest = hmac.new(secret, step.to_bytes(8, "big"), hashlib.sha1).digest()
     offset = digest[-1] & 0xF
     number = int.from_bytes(digest[offset : offset + 4], "big") & 0x7FFF_FFFF
-    return f"{number % 10**_DIGITS:0{_DIGITS}d}"
+    return f"{number % 10**_CODE_DIGITS:0{_CODE_DIGITS}d}"
 
 
 def _secret_of(ctx: Context, factor: SecondFactor) -> bytes:

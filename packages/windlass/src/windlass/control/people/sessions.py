@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from windlass.base.issuer import Signer
 
 AUDIENCE = "windlass"
-_OWNER = FACT.owner(name=ISSUER_KEY)
-OPERATOR = "operator"
+_KEY_OWNER = FACT.owner(name=ISSUER_KEY)
+OPERATOR_SUBJECT = "operator"
 """The subject of the admin token in the settings."""
 
 
@@ -36,7 +36,7 @@ async def _key(ctx: Context, tx: Tx) -> bytes:
     kept = await tx.facts.get(ISSUER_KEY)
     if kept is not None:
         return kept
-    sealed = ctx.encryption.encrypt(Signer.new_key(), *_OWNER)
+    sealed = ctx.encryption.encrypt(Signer.new_key(), *_KEY_OWNER)
     await tx.facts.set(ISSUER_KEY, sealed)
     return sealed
 
@@ -45,13 +45,14 @@ def _signer(ctx: Context, sealed: bytes, now: Callable[[], int] | None = None) -
     from windlass.base.issuer import Signer  # noqa: PLC0415 (see above)
 
     now = now or ctx.clock.now
-    return Signer(ctx.settings.url, ctx.encryption.decrypt(sealed, *_OWNER), lambda: now() / SECOND)
+    return Signer(ctx.settings.url, ctx.encryption.decrypt(sealed, *_KEY_OWNER), lambda: now() / SECOND)
 
 
 def operator_token_mark(ctx: Context) -> str:
     """Returns an identifier of the operator's token that does not reveal the token. It changes with the
     token."""
-    return f"{OPERATOR}:{ctx.encryption.mark(OPERATOR.encode(), ctx.settings.admin_token.encode())}"
+    mark = ctx.encryption.mark(OPERATOR_SUBJECT.encode(), ctx.settings.admin_token.encode())
+    return f"{OPERATOR_SUBJECT}:{mark}"
 
 
 @writes("createSession")
@@ -62,7 +63,7 @@ async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
     left = ctx.settings.session_ttl
     if actor.expires is not None:
         left = min(left, (actor.expires - tx.now) // SECOND)
-    subject = operator_token_mark(ctx) if actor.token == OPERATOR else actor.token
+    subject = operator_token_mark(ctx) if actor.token == OPERATOR_SUBJECT else actor.token
     signer = _signer(ctx, await _key(ctx, tx), lambda: tx.now)
     token = signer.sign({"sub": subject, "aud": AUDIENCE}, left)
     ends = (tx.now // SECOND + left) * SECOND

@@ -38,7 +38,7 @@ from windlass.core.access import Actor
 from windlass.store import Tx
 
 _ATTEMPT_LIFETIME: Final = 10 * MINUTE
-_OWNER: Final = ("sign-in",)
+_SEAL_OWNER: Final = ("sign-in",)
 _log = log("sign-in")
 
 
@@ -92,7 +92,7 @@ class SignIn:
             self._ctx.clock.now() + _ATTEMPT_LIFETIME,
         )
         url = await self._protocols[name].page(attempt)
-        sealed = self._ctx.encryption.encrypt(msgspec.json.encode(attempt), *_OWNER)
+        sealed = self._ctx.encryption.encrypt(msgspec.json.encode(attempt), *_SEAL_OWNER)
         return BegunSignIn(url, to_base64url(sealed))
 
     async def finish(
@@ -157,6 +157,6 @@ class SignIn:
     def _read_attempt(self, memory: str) -> SignInAttempt | None:
         try:
             sealed = base64.urlsafe_b64decode(memory + "=" * (-len(memory) % 4))
-            return msgspec.json.decode(self._ctx.encryption.decrypt(sealed, *_OWNER), type=SignInAttempt)
+            return msgspec.json.decode(self._ctx.encryption.decrypt(sealed, *_SEAL_OWNER), type=SignInAttempt)
         except (ValueError, CannotDecrypt, msgspec.DecodeError):
             return None

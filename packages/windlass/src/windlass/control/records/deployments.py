@@ -26,7 +26,15 @@ from windlass.control.records.stored_clusters import place_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.plan import superseded_positions
 from windlass.core.deploy.progress import DEPLOYMENT_EVENTS, ChosenVersion, Initiator, Particulars, RunReport
-from windlass.core.deploy.states import BUILDS, OPEN, RELEASES, WORDS, Do, Progress, State
+from windlass.core.deploy.states import (
+    ACTIONS_WITH_BUILD,
+    ACTIONS_WITH_RELEASE,
+    OPEN_STATES_OF_DEPLOYMENTS,
+    STATES_OF_ACTIONS,
+    Do,
+    Progress,
+    State,
+)
 from windlass.core.words.events import Event
 from windlass.families.cluster import Cluster, cluster
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx, route_topic
@@ -71,7 +79,7 @@ async def accept(
     if not is_one_off:
         status = replace(
             status,
-            state=status.state if is_under_way else WORDS[do].queued,
+            state=status.state if is_under_way else STATES_OF_ACTIONS[do].queued,
             message=status.message if is_under_way else "",
             deployment=deployment.id,
         )
@@ -136,7 +144,7 @@ async def _cancel_waiting(tx: Tx, status: StatusRow, deployment: DeploymentRow, 
     has begun, so it is cancelled and not superseded: webhooks that received its first event also receive its
     last event."""
     details = particulars(deployment)
-    if not details.waits or deployment.action not in RELEASES or status.serving == deployment.id:
+    if not details.waits or deployment.action not in ACTIONS_WITH_RELEASE or status.serving == deployment.id:
         return
     details.cancelled = True
     details.message = reason
@@ -222,7 +230,7 @@ async def finish(
     call: Call | None = None,
 ) -> DeploymentRow:
     """Finishes a deployment: writes its final state and its final event, each once."""
-    assert deployment.status in OPEN
+    assert deployment.status in OPEN_STATES_OF_DEPLOYMENTS
     details = particulars(deployment)
     details.message, details.waits, details.ended = message, "", tx.now
     if details.run and not details.run.ended_at:
@@ -241,7 +249,7 @@ async def finish(
 
 
 def has_to_be_built(deployment: DeploymentRow) -> bool:
-    return Do(deployment.action) in BUILDS and particulars(deployment).made is None
+    return Do(deployment.action) in ACTIONS_WITH_BUILD and particulars(deployment).made is None
 
 
 def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:

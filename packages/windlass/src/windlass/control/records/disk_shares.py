@@ -16,9 +16,9 @@ from windlass.base.disk_reserve import DiskSpace, bytes_per_file
 from windlass.base.errors import Conflict
 from windlass.store import FIRST_PLACE, Reads, Tx
 
-LARGE: Final = 64 * 1024
+LARGE_BODY_BYTES: Final = 64 * 1024
 """The size in bytes from which a request body is refused if the organization exceeds its quota."""
-_FACT: Final = "disk use at "
+_FACT_PREFIX: Final = "disk use at "
 _MAX_SHOWN_ORGS: Final = 3
 _TIMES_FREE: Final = 3
 _GIB: Final = 1 << 30
@@ -34,7 +34,7 @@ class DiskRecord(Struct, frozen=True):
     """The organizations that exceed their quota, with their bytes."""
 
 
-NONE: Final = DiskRecord()
+NO_RECORD: Final = DiskRecord()
 
 
 def share_of(setting: int, spaces: Collection[DiskSpace], organizations: int) -> int:
@@ -59,12 +59,12 @@ def record_of(used_bytes: Mapping[str, int], share: int) -> DiskRecord:
 
 
 async def read_disk(reads: Reads, place: str = FIRST_PLACE) -> DiskRecord:
-    stored = await reads.facts.get(f"{_FACT}{place}")
-    return msgspec.json.decode(stored, type=DiskRecord) if stored else NONE
+    stored = await reads.facts.get(f"{_FACT_PREFIX}{place}")
+    return msgspec.json.decode(stored, type=DiskRecord) if stored else NO_RECORD
 
 
 async def note_disk(tx: Tx, place: str, record: DiskRecord) -> None:
-    await tx.facts.set(f"{_FACT}{place}", msgspec.json.encode(record))
+    await tx.facts.set(f"{_FACT_PREFIX}{place}", msgspec.json.encode(record))
 
 
 async def refuse_above_share(reads: Reads, org: str, place: str = FIRST_PLACE) -> None:

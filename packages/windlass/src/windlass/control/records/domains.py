@@ -23,19 +23,19 @@ from windlass.engines.workload import WorkloadPort
 from windlass.families.domain import domain
 from windlass.store import NameRow, Row, Tx, route_topic
 
-TEND: Final = "domain"
+DOMAIN_WORK: Final = "domain"
 """The kind of work that looks at the records of a domain, and gets its certificate."""
-DOMAIN: Final = "domain "
+DOMAIN_PREFIX: Final = "domain "
 """The prefix of names that are domains of users, followed by the domain."""
-_DIGITS: Final = 20
+_TOKEN_DIGITS: Final = 20
 
 State = Literal["UNPROVED", "PROVED"]
 
-ORDERED: Final = "ACME"
+ORDERED_ORIGIN: Final = "ACME"
 """The origin of a certificate of an authority."""
-UPLOADED: Final = "UPLOADED"
+UPLOADED_ORIGIN: Final = "UPLOADED"
 """The origin of a certificate that a user has uploaded."""
-REMOVED: Final = "REMOVED"
+REMOVED_ORIGIN: Final = "REMOVED"
 """The origin of an uploaded certificate that is served until one of an authority takes its place."""
 
 
@@ -76,7 +76,7 @@ def validation_domain(ctx: Context, service: str) -> str:
     """Returns the name that a CNAME record points at to prove a domain of a service. It cannot be guessed, so
     a record for one service proves nothing for another."""
     mark = ctx.encryption.mark(b"validation domain", service.encode())
-    return f"w{mark[:_DIGITS]}.{ctx.settings.public_domain}".lower()
+    return f"w{mark[:_TOKEN_DIGITS]}.{ctx.settings.public_domain}".lower()
 
 
 def delegation_domain(ctx: Context, service: str) -> str:
@@ -86,7 +86,7 @@ def delegation_domain(ctx: Context, service: str) -> str:
     It is another name than `validation_domain`: a record there would hide the address of `*.` from it.
     """
     mark = ctx.encryption.mark(b"challenge delegation", service.encode())
-    return f"acme-{mark[:_DIGITS]}.{ctx.settings.public_domain}".lower()
+    return f"acme-{mark[:_TOKEN_DIGITS]}.{ctx.settings.public_domain}".lower()
 
 
 def challenge_value(ctx: Context, service: str, name: str) -> str:
@@ -133,11 +133,11 @@ def refuse_own_name(ctx: Context, name: str) -> None:
 
 def domain_names(rows: Iterable[NameRow]) -> list[NameRow]:
     """Returns the domains among the names of a service."""
-    return [row for row in rows if row.name.startswith(DOMAIN)]
+    return [row for row in rows if row.name.startswith(DOMAIN_PREFIX)]
 
 
 def plain_name(row: NameRow) -> str:
-    return row.name.removeprefix(DOMAIN)
+    return row.name.removeprefix(DOMAIN_PREFIX)
 
 
 def port_of_domains(ports: Sequence[WorkloadPort]) -> WorkloadPort | None:
@@ -156,7 +156,7 @@ async def release(tx: Tx, row: Row) -> None:
 async def hold(tx: Tx, row: Row, name: str, beats: Callable[[Row], bool]) -> bool:
     """Reserves the name of a proved domain. Takes it from a domain whose proof is lost, or is weaker as
     `beats` says. Returns whether the domain holds the name now."""
-    held = await tx.names.holder(f"{DOMAIN}{name}")
+    held = await tx.names.holder(f"{DOMAIN_PREFIX}{name}")
     if held and held.port == row.id:
         return True
     if held:
@@ -167,7 +167,7 @@ async def hold(tx: Tx, row: Row, name: str, beats: Callable[[Row], bool]) -> boo
             await withdraw(tx, other, "Another service of this installation proves this domain now.")
         else:
             await tx.names.release(held)
-    taken = await tx.names.take(f"{DOMAIN}{name}", row.parent, row.id)
+    taken = await tx.names.take(f"{DOMAIN_PREFIX}{name}", row.parent, row.id)
     tx.nudge(route_topic(row.parent))
     return taken is not None
 

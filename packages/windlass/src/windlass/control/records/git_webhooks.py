@@ -12,7 +12,7 @@ from windlass.store import Tx
 from windlass.store.tables.git_webhooks import GitWebhookRow
 from windlass.store.tables.sealed import GIT_WEBHOOK
 
-PATH: Final = "/git-webhook/"
+WEBHOOK_PATH: Final = "/git-webhook/"
 """The path of the addresses that git servers send to."""
 PUSH_WORK: Final = "git push"
 """The kind of work that passes pushes on to services."""
@@ -26,7 +26,7 @@ def is_webhook_id(text: str) -> bool:
 
 
 def address_of(ctx: Context, webhook: GitWebhookRow) -> str:
-    return f"{ctx.settings.url}{PATH}{webhook.id}"
+    return f"{ctx.settings.url}{WEBHOOK_PATH}{webhook.id}"
 
 
 def secret_of(ctx: Context, webhook: GitWebhookRow) -> str:

@@ -18,15 +18,15 @@ from windlass.control.context.context import Context
 from windlass.control.records.domains import domain_names
 from windlass.control.records.own_certificates import schedule_own
 from windlass.control.records.ports import (
-    API,
-    PORT,
+    API_PREFIX,
+    PORT_PREFIX,
     PortOwner,
     allowed_ports,
     share_refusal,
     take_public_port,
 )
 from windlass.control.records.sealed_workload import decrypt_workload
-from windlass.control.records.served_names import INSIDE, host_names, known_as, row_of
+from windlass.control.records.served_names import INSIDE_PREFIX, host_names, known_as, row_of
 from windlass.core.declare.shapes import Listener, ServicePort
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.hosts import BY_NAME, by_name, candidates, is_candidate, key_of, label, listens
@@ -51,7 +51,9 @@ async def reserve_declared(ctx: Context, tx: Tx, family: str, id: str) -> None:
     fitting = [await _reserve_inside(tx, held), *await _reserve_declared(tx, held)]
     numberless = {port.name for port in service.read(Listener).ports if _needs_external_port(port)}
     kept = [
-        row for row in held.rows if row.name.startswith(PORT) and (row.port in numberless or not row.port)
+        row
+        for row in held.rows
+        if row.name.startswith(PORT_PREFIX) and (row.port in numberless or not row.port)
     ]
     kept += domain_names(held.rows)
     extra = [row for row in held.rows if row not in fitting and row not in kept]
@@ -82,7 +84,7 @@ async def refuse_outside(ctx: Context, tx: Tx, service: Row) -> None:
         )
     held = {row.name for row in await tx.names.of(service.id)} if asked else set()
     for number, index in asked.items():
-        if f"{PORT}{number}" not in held and (advice := allowed_ports(ctx.settings, number)):
+        if f"{PORT_PREFIX}{number}" not in held and (advice := allowed_ports(ctx.settings, number)):
             raise Conflict(f"ports[{index}].external_port: choose {advice}")
 
 
@@ -107,7 +109,7 @@ async def _with_number(
     """Returns the port with its external port. A port that is reached by host name keeps its external port
     only if services may use it; otherwise it is reached only through the gateway."""
     number = listens(port)
-    if number is None or f"{PORT}{number}" in {row.name for row in host_rows}:
+    if number is None or f"{PORT_PREFIX}{number}" in {row.name for row in host_rows}:
         return port
     if by_name(port):
         return port if number in ctx.settings.bindable else replace(port, external=None)
@@ -135,7 +137,11 @@ async def _reserve_served_hosts(tx: Tx, workload: Workload) -> Workload:
 
 async def reserve_ports(ctx: Context, workload: Workload) -> None:
     """Reserves the external ports of a generation. Raises RouteError if one is in use."""
-    asked = {f"{PORT}{number}": port.name for port in workload.ports if (number := listens(port)) is not None}
+    asked = {
+        f"{PORT_PREFIX}{number}": port.name
+        for port in workload.ports
+        if (number := listens(port)) is not None
+    }
     if asked.keys() <= {row.name for row in await ctx.store.reads.names.of(workload.service)}:
         return
 
@@ -144,9 +150,11 @@ async def reserve_ports(ctx: Context, workload: Workload) -> None:
     async def change(tx: Tx) -> None:
         held = {row.name for row in await tx.names.of(workload.service)}
         for name, port in asked.items():
-            if name not in held and (advice := allowed_ports(ctx.settings, int(name.removeprefix(PORT)))):
+            if name not in held and (
+                advice := allowed_ports(ctx.settings, int(name.removeprefix(PORT_PREFIX)))
+            ):
                 raise RouteError(f"Choose {advice} (external_port of {port})")
-            if name not in held and await tx.facts.get(f"{API}{name}"):
+            if name not in held and await tx.facts.get(f"{API_PREFIX}{name}"):
                 raise RouteError(
                     f"Choose another external_port for {port}: {name} is the API port of Windlass"
                 )
@@ -167,7 +175,7 @@ def _port_owner(workload: Workload) -> PortOwner:
 async def note_api_port(ctx: Context) -> None:
     """Reserves this server's API port permanently. A gateway keeps running while the server restarts, and a
     service on this port would receive the tokens of clients."""
-    fact = f"{API}{PORT}{ctx.settings.port}"
+    fact = f"{API_PREFIX}{PORT_PREFIX}{ctx.settings.port}"
     if await ctx.store.reads.facts.get(fact) is None:
         await ctx.store.write(lambda tx: tx.facts.set(fact, b"in use"))
 
@@ -198,7 +206,7 @@ async def _reserve_inside(tx: Tx, held_names: _HeldNames) -> NameRow:
     if row := known_as(name, held_names.rows):
         return row
     for each in candidates(label(name), service.id):
-        wanted = f"{INSIDE}{service.parent} {each}"
+        wanted = f"{INSIDE_PREFIX}{service.parent} {each}"
         if taken := await tx.names.take(wanted, service.id, "", label(name)):
             held_names.rows.append(taken)
             return taken
@@ -244,5 +252,7 @@ async def _in_use(ctx: Context, reads: Reads, service: Row, rows: Sequence[NameR
         if workload := decrypt_workload(ctx, deployment):
             holders = [row_of(port, rows) for port in workload.ports if by_name(port)]
             names |= {row.name for row in (*holders, known_as(workload.name, rows)) if row}
-            names |= {f"{PORT}{number}" for port in workload.ports if (number := listens(port)) is not None}
+            names |= {
+                f"{PORT_PREFIX}{number}" for port in workload.ports if (number := listens(port)) is not None
+            }
     return names

@@ -16,7 +16,7 @@ from windlass.base.clock import DAY, HOUR
 from windlass.core.words.domains import is_at_or_below
 from windlass.store import Reads, Tx
 
-WINDOW: Final = 3 * HOUR
+ORDERS_WINDOW: Final = 3 * HOUR
 """Let's Encrypt permits an account 300 orders in this time."""
 MAX_ORDERS_OF_NAME: Final = 5
 MAX_ORDERS_OF_ORG: Final = 50
@@ -30,9 +30,9 @@ MAX_CERTIFICATES_PER_WEEK: Final = 45
 domain."""
 MAX_CERTIFICATES_OF_ORG_PER_WEEK: Final = 36
 """Those of one organization. The others are left for other organizations."""
-NEAR: Final = 30
+CERTIFICATES_WARNING_COUNT: Final = 30
 """The number of them from which on users are told."""
-_FACT: Final = "acme_orders"
+_FACT_NAME: Final = "acme_orders"
 _FACT_OF_WEEK: Final = "acme_orders_of_week"
 
 Full = Literal["", "name", "organization", "installation", "names"]
@@ -53,8 +53,8 @@ async def enter_order(
     `weekly`: the domain whose new certificates are counted by the week. `ledger`: the authority whose limits
     count; empty for the usual one.
     """
-    fact, fact_of_week = (f"{each} {ledger}" if ledger else each for each in (_FACT, _FACT_OF_WEEK))
-    recent = await _orders_since(tx, fact, tx.now, WINDOW)
+    fact, fact_of_week = (f"{each} {ledger}" if ledger else each for each in (_FACT_NAME, _FACT_OF_WEEK))
+    recent = await _orders_since(tx, fact, tx.now, ORDERS_WINDOW)
     new = [each for each in recent if not each.is_renewal]
     limits: list[tuple[Full, list[CertificateOrderEntry], int]] = [
         ("name", [each for each in recent if each.name == name], MAX_ORDERS_OF_NAME),
@@ -65,7 +65,9 @@ async def enter_order(
             ("organization", [each for each in new if each.org == org], MAX_ORDERS_OF_ORG),
             ("installation", new, MAX_ORDERS_FOR_NEW_NAMES),
         ]
-    waits = [(orders[-most].since + WINDOW, what) for what, orders, most in limits if len(orders) >= most]
+    waits = [
+        (orders[-most].since + ORDERS_WINDOW, what) for what, orders, most in limits if len(orders) >= most
+    ]
     of_week = await _orders_since(tx, fact_of_week, tx.now, WEEK) if weekly and not is_renewal else []
     of_domain = [each for each in of_week if is_at_or_below(each.name, weekly)]
     of_org = [each for each in of_domain if each.org == org]

@@ -11,20 +11,20 @@ from windlass.base.clock import stamp
 from windlass.control.context.call import encode
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.progress import Particulars
-from windlass.core.words.events import SUBSCRIBABLE, Event
+from windlass.core.words.events import SUBSCRIBABLE_EVENTS, Event
 from windlass.core.words.webhook_payload import NamedId, NamedRun, Subscription, WebhookPayload, concerns
 from windlass.families.environment import Environment
 from windlass.families.webhook import webhook
 from windlass.store import DeliveryRow, DeploymentRow, Row, Tx
 
-DELIVER = "deliver"
+DELIVERY_WORK = "deliver"
 """The kind of work that sends the deliveries of one webhook."""
 
 _decode_payload = msgspec.json.Decoder(WebhookPayload).decode
 
 
 def work_of(webhook: str) -> str:
-    return f"{DELIVER}:{webhook}"
+    return f"{DELIVERY_WORK}:{webhook}"
 
 
 def payload_of(delivery: DeliveryRow) -> WebhookPayload:
@@ -41,7 +41,7 @@ async def write_deliveries(
     run: NamedRun | None = None,
 ) -> None:
     """Stores a delivery for each webhook that subscribes to this event of a deployment or run."""
-    if kind not in SUBSCRIBABLE:
+    if kind not in SUBSCRIBABLE_EVENTS:
         return
     receivers = await tx.resources.of_org(service.org, webhook.name)
     if not receivers:
@@ -59,7 +59,7 @@ async def add_deliveries(
     body = encode(news)
     deliveries = await tx.deliveries.add([(row.id, lane, news.kind, body) for row in receivers], trace)
     for row in receivers:
-        await tx.work.schedule(DELIVER, work_of(row.id), org=row.org)
+        await tx.work.schedule(DELIVERY_WORK, work_of(row.id), org=row.org)
     return deliveries
 
 

@@ -9,19 +9,23 @@ from typing import Final
 
 from windlass.base.certificates import covers
 from windlass.control.context.context import Context
-from windlass.control.records.order_ledger import MAX_CERTIFICATES_PER_WEEK, NEAR, orders_of_week
-from windlass.core.words.domains import ANY, BadDomain, ascii_name
+from windlass.control.records.order_ledger import (
+    CERTIFICATES_WARNING_COUNT,
+    MAX_CERTIFICATES_PER_WEEK,
+    orders_of_week,
+)
+from windlass.core.words.domains import WILDCARD_PREFIX, BadDomain, ascii_name
 from windlass.store import Reads, Tx
 
 TEND_OWN: Final = "own certificate"
 """The kind of work that gets these certificates. Its id is the name with `*.`, or that of `work_of_names`."""
-_NAMES: Final = "names "
+_NAMES_PREFIX: Final = "names "
 
 
 def shared_certificate(ctx: Context) -> str:
     """Returns the name of the certificate for all names below `public_domain`, which is also its id; empty if
     there is none."""
-    return f"{ANY}{domain}" if ctx.zones and (domain := _domain(ctx)) else ""
+    return f"{WILDCARD_PREFIX}{domain}" if ctx.zones and (domain := _domain(ctx)) else ""
 
 
 def domain_of_own_certificates(ctx: Context) -> str:
@@ -42,11 +46,11 @@ def _domain(ctx: Context) -> str:
 
 def work_of_names(service: str) -> str:
     """Returns the id of the work that gets the certificates for the names of one service."""
-    return f"{_NAMES}{service}"
+    return f"{_NAMES_PREFIX}{service}"
 
 
 def service_of_work(id: str) -> str:
-    return id.removeprefix(_NAMES)
+    return id.removeprefix(_NAMES_PREFIX)
 
 
 async def schedule_own(ctx: Context, tx: Tx, service: str, org: str) -> None:
@@ -90,7 +94,7 @@ async def remark_about(ctx: Context, reads: Reads, host: str, *, is_secure: bool
     if order and order.message:
         return order.message
     count = await orders_of_week(reads, domain, ctx.clock.now())
-    if count < NEAR:
+    if count < CERTIFICATES_WARNING_COUNT:
         return ""
     return (
         f"Ask the operator of Windlass to set dns_provider: {count} of {MAX_CERTIFICATES_PER_WEEK} new "

@@ -10,9 +10,9 @@ from windlass.control.context.context import Context
 from windlass.engines.engine import EngineError
 from windlass.store import Row, Tx
 
-PORT = "port "
+PORT_PREFIX = "port "
 """The prefix of ports in the table of names. Host names contain no blanks."""
-API = "API "
+API_PREFIX = "API "
 """The prefix of facts that reserve API ports of servers, followed by the name of the port."""
 _ORG_SHARE_DIVISOR, _MIN_PORTS = 8, 8
 """The largest share of all ports for one organization (an eighth), and its minimum in ports."""
@@ -39,23 +39,23 @@ async def take_public_port(settings: Settings, tx: Tx, owner: PortOwner, port: s
     port without a name. Raises EngineError if no port is free, or the organization or environment has too
     many."""
     for row in await tx.names.of(owner.service):
-        if row.name.startswith(PORT) and row.port == port:
-            return int(row.name.removeprefix(PORT))
+        if row.name.startswith(PORT_PREFIX) and row.port == port:
+            return int(row.name.removeprefix(PORT_PREFIX))
     bindable = settings.bindable
     first = int(owner.service[:8], 16) % len(bindable)
     held: set[str] | None = None
     for step in range(len(bindable)):
-        name = f"{PORT}{bindable[(first + step) % len(bindable)]}"
+        name = f"{PORT_PREFIX}{bindable[(first + step) % len(bindable)]}"
         if step and held is None:  # one query instead of one for each port, because thousands may be reserved
-            held = await tx.names.beginning(PORT)
+            held = await tx.names.beginning(PORT_PREFIX)
         if (
             name not in (held or ())
-            and not await tx.facts.get(f"{API}{name}")
+            and not await tx.facts.get(f"{API_PREFIX}{name}")
             and await tx.names.take(name, owner.service, port)
         ):
             if advice := await share_refusal(settings, tx, owner, name):
                 raise EngineError(advice)
-            return int(name.removeprefix(PORT))
+            return int(name.removeprefix(PORT_PREFIX))
     raise EngineError(
         f"Ask the operator to widen public_ports ({settings.public_ports}), or make a public port of another "
         f"service private and deploy that service: all of them are taken"
@@ -68,7 +68,7 @@ async def share_refusal(settings: Settings, tx: Tx, owner: PortOwner, name: str)
     port free."""
     every = len(settings.bindable)
     most = min(every, max(_MIN_PORTS, every // _ORG_SHARE_DIVISOR))
-    others, own = await tx.names.count_others(owner.org, owner.environment, PORT, name)
+    others, own = await tx.names.count_others(owner.org, owner.environment, PORT_PREFIX, name)
     widen = f"ask the operator to widen public_ports ({settings.public_ports})"
     if others >= most:
         return (

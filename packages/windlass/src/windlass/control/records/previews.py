@@ -25,11 +25,11 @@ from windlass.families.environment import PreviewOfEnvironment, environment
 from windlass.families.preview import preview
 from windlass.store import Reads, Row, Tx
 
-TEND: Final = "preview"
+PREVIEW_WORK: Final = "preview"
 """The kind of work that makes, deploys and deletes the environment of a preview."""
-LOOK: Final = "look at pull requests"
+PULL_REQUEST_WORK: Final = "look at pull requests"
 """The kind of work that looks at the open pull requests for the services of an environment."""
-MODE: Final = "PREVIEW"
+PREVIEW_MODE: Final = "PREVIEW"
 """The mode of the environments of previews."""
 MAX_EVENTS: Final = 20
 _WORDS: Final = Dialect(name="plain", state=str, event=str)
@@ -101,27 +101,27 @@ def environment_of(id: str) -> str:
 
 
 def work_of(id: str) -> str:
-    return f"{TEND}:{id}"
+    return f"{PREVIEW_WORK}:{id}"
 
 
 def preview_of_work(work: str) -> str:
-    return work.removeprefix(f"{TEND}:")
+    return work.removeprefix(f"{PREVIEW_WORK}:")
 
 
 def look_of(environment: str) -> str:
-    return f"{LOOK}:{environment}"
+    return f"{PULL_REQUEST_WORK}:{environment}"
 
 
 def environment_of_look(work: str) -> str:
-    return work.removeprefix(f"{LOOK}:")
+    return work.removeprefix(f"{PULL_REQUEST_WORK}:")
 
 
 async def tend_soon(tx: Tx, row: Row) -> None:
-    await tx.work.schedule(TEND, work_of(row.id), tx.now, row.org)
+    await tx.work.schedule(PREVIEW_WORK, work_of(row.id), tx.now, row.org)
 
 
 async def look_soon(tx: Tx, base: Row) -> None:
-    await tx.work.schedule(LOOK, look_of(base.id), tx.now, base.org)
+    await tx.work.schedule(PULL_REQUEST_WORK, look_of(base.id), tx.now, base.org)
 
 
 async def change_preview(tx: Tx, row: Row, fields: Mapping[str, object], event: str = "") -> Row:

@@ -12,15 +12,22 @@ from windlass.base.errors import Unavailable
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.records.deployments import particulars
-from windlass.core.deploy.states import AT_REST, UP, State, contract_state
+from windlass.core.deploy.states import (
+    STATES_OF_RUNNING_SERVICES,
+    STATES_WITHOUT_INSTANCES,
+    State,
+    contract_state,
+)
 from windlass.store import DeploymentRow, StatusRow
 
-LOST: Final = (
+LOST_SERVER_REASON: Final = (
     "Start the server that runs this service: it does not answer, and no other server starts the service in "
     "its place"
 )
-AWAY: Final = "Start the engine of the cluster, or see why it is not reached: it does not answer"
-_ELSEWHERE: Final = (
+ENGINE_AWAY_REASON: Final = (
+    "Start the engine of the cluster, or see why it is not reached: it does not answer"
+)
+_OTHER_SERVER_ADVICE: Final = (
     "Ask the server that runs this service, that of the place {}: its lines, inner addresses and uploads are "
     "only there"
 )
@@ -33,24 +40,28 @@ _THIS_MACHINE: Final = frozenset({"", "localhost", "127.0.0.1", "::1"})
 async def status_as_reachable(ctx: Context, status: StatusRow) -> StatusRow:
     """Returns the status to show. A service whose server or engine is unavailable may still run, so its state
     is UNAVAILABLE and the message contains its last known state."""
-    if status.state in AT_REST or not (ctx.ownership.lost or ctx.places.has_unavailable):
+    if status.state in STATES_WITHOUT_INSTANCES or not (ctx.ownership.lost or ctx.places.has_unavailable):
         return status
     reason = _why_unknown(ctx, await ctx.places.at(status.cluster), status)
     if not reason:
         return status
     sentence = f"{reason}. Its last known state is {contract_state(status.state)}"
-    state = State.UNAVAILABLE if status.state in UP else status.state
+    state = State.UNAVAILABLE if status.state in STATES_OF_RUNNING_SERVICES else status.state
     return replace(status, state=state, message=". ".join(filter(None, (sentence, status.message))))
 
 
 def _why_unknown(ctx: Context, place: Place, status: StatusRow) -> str:
     """Returns why the state of a service at this place is unknown; empty if it is known."""
     if place.machine in ctx.ownership.lost:
-        return LOST
+        return LOST_SERVER_REASON
     # Open deployments report by themselves that they wait for the engine. A static site has no instances on
     # the engine, because this server serves its files.
-    has_instances = status.state in UP and bool(status.instances)
-    return AWAY if has_instances and place.engine.is_unavailable and _is_reached(ctx, place) else ""
+    has_instances = status.state in STATES_OF_RUNNING_SERVICES and bool(status.instances)
+    return (
+        ENGINE_AWAY_REASON
+        if has_instances and place.engine.is_unavailable and _is_reached(ctx, place)
+        else ""
+    )
 
 
 def _is_reached(ctx: Context, place: Place) -> bool:
@@ -62,7 +73,9 @@ async def check_here(ctx: Context, service: str) -> None:
     """Raises Unavailable if another server runs the service."""
     place = await ctx.places.of(service)
     if not _is_reached(ctx, place):
-        raise Unavailable(LOST if place.machine in ctx.ownership.lost else await _other_server(ctx, place))
+        raise Unavailable(
+            LOST_SERVER_REASON if place.machine in ctx.ownership.lost else await _other_server(ctx, place)
+        )
 
 
 async def check_log_here(ctx: Context, deployment: DeploymentRow) -> None:
@@ -83,4 +96,4 @@ async def _other_server(ctx: Context, place: Place) -> str:
     row = await ctx.store.reads.owners.get(place.machine)
     host = row.host if row else ""
     is_its_own = host not in _THIS_MACHINE | {ctx.places.local.public_host}
-    return _ELSEWHERE.format(f"{place.machine} ({host})" if is_its_own else place.machine)
+    return _OTHER_SERVER_ADVICE.format(f"{place.machine} ({host})" if is_its_own else place.machine)

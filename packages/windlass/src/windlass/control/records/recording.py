@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from windlass.control.context.call import ITSELF, Call, Origin, encode
 from windlass.control.context.context import Context
-from windlass.core.access import LEVELS, Actor
+from windlass.core.access import LEVEL_FAMILIES, Actor
 from windlass.core.words.events import Event
 from windlass.families import registry
 from windlass.store import Reads, Row, Tx
@@ -57,7 +57,7 @@ async def about_itself(reads: Reads, row: Row, above: Row | None = None) -> Abou
 async def levels_of(reads: Reads, row: Row, above: Row | None = None) -> tuple[str, str]:
     """Returns the ids of the project and environment that contain a resource, including the resource itself.
     An id is empty if there is none."""
-    if row.family in LEVELS:
+    if row.family in LEVEL_FAMILIES:
         ids = {row.family: row.id, _parent_of(row.family): row.parent}
         return ids.get("project", ""), ids.get("environment", "")
     if row.parent in ("", row.org):

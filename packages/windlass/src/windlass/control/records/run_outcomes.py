@@ -12,13 +12,13 @@ from windlass.control.records.outbox import write_deliveries
 from windlass.control.records.recording import about_itself, emit
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.progress import Initiator
-from windlass.core.deploy.states import RELEASES, UP, Do, Progress, State
+from windlass.core.deploy.states import ACTIONS_WITH_RELEASE, STATES_OF_RUNNING_SERVICES, Do, Progress, State
 from windlass.core.words.events import Event
 from windlass.core.words.webhook_payload import NamedRun
 from windlass.engines.job_plans import RunDetails, RunState
 from windlass.store import DeploymentRow, Row, RunRow, StatusRow, Tx
 
-_STARTS: Final = RELEASES | {Do.RUN}
+_STARTS: Final = ACTIONS_WITH_RELEASE | {Do.RUN}
 
 
 async def report_outcome(tx: Tx, run: RunRow, details: RunDetails) -> None:
@@ -45,7 +45,7 @@ async def _set_state(tx: Tx, status: StatusRow, state: State, message: str) -> b
     did."""
     last = await tx.deployments.get(status.deployment) if status.deployment else None
     is_settled = last is not None and last.status == Progress.SUCCEEDED and last.action in _STARTS
-    if not is_settled or status.state not in UP | {State.DEPLOYMENT_ERROR}:
+    if not is_settled or status.state not in STATES_OF_RUNNING_SERVICES | {State.DEPLOYMENT_ERROR}:
         return False
     await tx.statuses.change(replace(status, state=state, message=message))
     return True

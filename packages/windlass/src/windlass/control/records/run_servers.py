@@ -13,9 +13,9 @@ import msgspec
 from windlass.base.clock import MINUTE
 from windlass.store import Reads, Tx
 
-FRESH: Final = 2 * MINUTE
+ADDRESS_LIFETIME_MS: Final = 2 * MINUTE
 """Milliseconds for which an address is valid after its last renewal."""
-_RENEWED: Final = MINUTE // 2
+_RENEWAL_INTERVAL_MS: Final = MINUTE // 2
 _decode = msgspec.json.Decoder(dict[str, int]).decode
 
 
@@ -26,13 +26,17 @@ def _fact(place: str) -> str:
 async def _read_fresh(reads: Reads, place: str, now: int) -> dict[str, int]:
     """Returns the valid addresses with the times of their last renewals."""
     stored = await reads.facts.get(_fact(place))
-    return {address: at for address, at in _decode(stored or b"{}").items() if now - FRESH < at <= now}
+    return {
+        address: at
+        for address, at in _decode(stored or b"{}").items()
+        if now - ADDRESS_LIFETIME_MS < at <= now
+    }
 
 
 async def announce_address(tx: Tx, place: str, address: str) -> None:
     """Renews the address of this server. Writes only if the last renewal is more than half a minute ago."""
     seen = await _read_fresh(tx, place, tx.now)
-    if address and tx.now - seen.get(address, 0) > _RENEWED:
+    if address and tx.now - seen.get(address, 0) > _RENEWAL_INTERVAL_MS:
         await tx.facts.set(_fact(place), msgspec.json.encode({**seen, address: tx.now}))
 
 

@@ -38,11 +38,11 @@ from windlass.engines.job_plans import (
 from windlass.families.job import job
 from windlass.store import NEVER, Claim, RunRow, TimetableRow, Tx
 
-RUN: Final = "run"
+RUN_WORK: Final = "run"
 """The kind of work that executes a run. The id of the work is the id of the run."""
-TIMETABLES: Final = "timetables"
+TIMETABLES_WORK: Final = "timetables"
 """The kind and the id of the work that starts scheduled runs."""
-EXPIRE: Final = "expire"
+EXPIRY_WORK: Final = "expire"
 """The kind of work that deletes a run some time after its end."""
 _HISTORY_LIMITS: Final = {
     RunState.FAILED: "cronjob.failed_jobs_history_limit",
@@ -51,7 +51,7 @@ _HISTORY_LIMITS: Final = {
 MAX_KEPT_RUNS: Final = 1000
 """The number of runs of a job that are kept."""
 NO_INITIATOR: Final = Initiator("", "")
-ABANDONED: Final = "Ended, because the deployment that waited for it was cancelled"
+ABANDONED_REASON: Final = "Ended, because the deployment that waited for it was cancelled"
 _RUNS_BETWEEN_TRIMS: Final = 16
 """The number of runs between two deletions of older runs."""
 _PER_MILLISECOND: Final = 1000
@@ -124,7 +124,7 @@ async def _store(
         await tx.runs.trim(new.job, number - MAX_KEPT_RUNS)
     if work_due is not None:
         queue = await tx.work.queue_of_runs(new.job)
-        await tx.work.schedule(RUN, run.id, work_due, org=new.org, queue=queue)
+        await tx.work.schedule(RUN_WORK, run.id, work_due, org=new.org, queue=queue)
     return run
 
 
@@ -152,7 +152,7 @@ async def cancel_run(tx: Tx, run: RunRow, reason: str) -> RunRow:
     details.message = reason
     changed = await change_run(tx, run, RunState(run.status), details)
     tx.nudge(cancel_word(run.id))
-    await tx.work.schedule(RUN, run.id, org=run.org, queue=await tx.work.queue_of_runs(run.job))
+    await tx.work.schedule(RUN_WORK, run.id, org=run.org, queue=await tx.work.queue_of_runs(run.job))
     return changed
 
 
@@ -185,14 +185,16 @@ async def _limit_history(tx: Tx, ended: RunRow) -> None:
             await tx.runs.keep_newest(ended.job, state, most)
     lifetime = settings.changed("job.delete_ttl_seconds_after_finished")
     if lifetime is not None:
-        await tx.work.schedule(EXPIRE, f"{EXPIRE}:{ended.id}", tx.now + lifetime * SECOND, org=ended.org)
+        await tx.work.schedule(
+            EXPIRY_WORK, f"{EXPIRY_WORK}:{ended.id}", tx.now + lifetime * SECOND, org=ended.org
+        )
 
 
 async def expire_run(ctx: Context, claim: Claim) -> None:
     """Deletes a run whose time in the list has passed."""
 
     async def write(tx: Tx) -> None:
-        await tx.runs.expire(claim.id.removeprefix(f"{EXPIRE}:"))
+        await tx.runs.expire(claim.id.removeprefix(f"{EXPIRY_WORK}:"))
         await tx.work.done(claim)
 
     await ctx.store.write(write)
@@ -229,7 +231,7 @@ async def arm(tx: Tx, job: str, org: str, deployment: str, plan: JobPlan) -> Non
     due = due_after(plan, tx.now)
     await tx.timetables.set(TimetableRow(job, org, deployment, due, encode(plan)))
     if due != NEVER:
-        await tx.work.schedule(TIMETABLES, TIMETABLES, due)
+        await tx.work.schedule(TIMETABLES_WORK, TIMETABLES_WORK, due)
 
 
 def due_after(plan: JobPlan, moment: int) -> int:

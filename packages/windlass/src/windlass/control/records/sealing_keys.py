@@ -12,11 +12,11 @@ from windlass.base.encryption import Encryption, key_of
 from windlass.store import Reads, Tx
 from windlass.store.tables.sealed import DIGEST_KEY, FACT
 
-CURRENT: Final = "key_fingerprint"
+CURRENT_KEY_FACT: Final = "key_fingerprint"
 """The key in the table of facts for the id of the present encryption key."""
-HISTORY: Final = "sealing_keys"
+KEY_HISTORY_FACT: Final = "sealing_keys"
 """The key in the table of facts for the records of all keys, written since the first rotation."""
-UNREADABLE: Final = "unreadable_secrets"
+UNREADABLE_VALUES_FACT: Final = "unreadable_secrets"
 """The key in the table of facts for the values that could not be decrypted in the last rotation."""
 
 
@@ -66,12 +66,12 @@ class KeyState(Struct, frozen=True):
 
 async def read_keys(reads: Reads) -> KeyState | None:
     """Returns the state of the keys; None for a database that was never used."""
-    current = await reads.facts.get(CURRENT)
+    current = await reads.facts.get(CURRENT_KEY_FACT)
     if current is None:
         return None
-    id, history = current.decode(), await reads.facts.get(HISTORY)
+    id, history = current.decode(), await reads.facts.get(KEY_HISTORY_FACT)
     records = msgspec.json.decode(history, type=tuple[KeyRecord, ...]) if history else (KeyRecord(id=id),)
-    noted = await reads.facts.get(UNREADABLE)
+    noted = await reads.facts.get(UNREADABLE_VALUES_FACT)
     unreadable = msgspec.json.decode(noted, type=UnreadableValues) if noted else UnreadableValues()
     return KeyState(id, records, unreadable.names, unreadable.at)
 
@@ -105,7 +105,7 @@ async def keep_digest_key(encryption: Encryption, tx: Tx) -> None:
 async def record_next(tx: Tx, state: KeyState, id: str) -> None:
     """Records that another key is the current one from now on."""
     await _set_history(tx, (*state.records, KeyRecord(id=id, since=tx.now)))
-    await tx.facts.set(CURRENT, id.encode())
+    await tx.facts.set(CURRENT_KEY_FACT, id.encode())
 
 
 async def record_retired(tx: Tx, state: KeyState) -> None:
@@ -122,8 +122,10 @@ async def record_retired(tx: Tx, state: KeyState) -> None:
 
 
 async def record_unreadable(tx: Tx, names: tuple[str, ...]) -> None:
-    await tx.facts.set(UNREADABLE, msgspec.json.encode(UnreadableValues(names, tx.now if names else 0)))
+    await tx.facts.set(
+        UNREADABLE_VALUES_FACT, msgspec.json.encode(UnreadableValues(names, tx.now if names else 0))
+    )
 
 
 async def _set_history(tx: Tx, records: tuple[KeyRecord, ...]) -> None:
-    await tx.facts.set(HISTORY, msgspec.json.encode(records))
+    await tx.facts.set(KEY_HISTORY_FACT, msgspec.json.encode(records))

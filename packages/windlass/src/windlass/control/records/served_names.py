@@ -8,7 +8,7 @@ from windlass.core.deploy.hosts import label
 from windlass.engines.workload import WorkloadPort
 from windlass.store import NameRow
 
-INSIDE = "inside "
+INSIDE_PREFIX = "inside "
 """The prefix of names inside an environment, followed by the environment's id and a blank."""
 
 
@@ -31,4 +31,4 @@ def known_as(name: str, rows: Sequence[NameRow]) -> NameRow | None:
     """Returns the name under which other services of the environment reach a service that was deployed as
     `name`."""
     wish = label(name)
-    return next((row for row in rows if row.name.startswith(INSIDE) and row.wish == wish), None)
+    return next((row for row in rows if row.name.startswith(INSIDE_PREFIX) and row.wish == wish), None)

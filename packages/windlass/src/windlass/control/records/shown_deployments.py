@@ -7,11 +7,18 @@ from msgspec import Struct
 from windlass.base.clock import stamp
 from windlass.control.context.call import Call
 from windlass.control.records.deployments import particulars
-from windlass.control.records.reachability import LOST
+from windlass.control.records.reachability import LOST_SERVER_REASON
 from windlass.core.declare.document import Document
 from windlass.core.declare.traits import Deployment
 from windlass.core.deploy.progress import RunReport
-from windlass.core.deploy.states import OPEN, UP, State, action_status, contract_state, full_action
+from windlass.core.deploy.states import (
+    OPEN_STATES_OF_DEPLOYMENTS,
+    STATES_OF_RUNNING_SERVICES,
+    State,
+    action_status,
+    contract_state,
+    full_action,
+)
 from windlass.engines.registries import digest_of
 from windlass.store import DeploymentRow, Row, StatusRow
 
@@ -64,7 +71,11 @@ def shown_deployment(
 
 def _lost_reason(deployment: DeploymentRow, status: StatusRow) -> str:
     """Returns why a deployment waits, if the server that runs the service is lost."""
-    return LOST if deployment.status in OPEN and status.message.startswith(LOST) else ""
+    return (
+        LOST_SERVER_REASON
+        if deployment.status in OPEN_STATES_OF_DEPLOYMENTS and status.message.startswith(LOST_SERVER_REASON)
+        else ""
+    )
 
 
 def _shown_run(run: RunReport) -> Document:
@@ -116,7 +127,7 @@ def shown_state(call: Call, service: Row, status: StatusRow) -> str:
 def has_no_instances(service: Row, status: StatusRow) -> bool:
     """Returns whether a service serves a version with no instances, because its settings ask for none. A
     static site has none either, but its settings ask for one."""
-    is_up = status.state in UP and bool(status.serving) and not status.instances
+    is_up = status.state in STATES_OF_RUNNING_SERVICES and bool(status.serving) and not status.instances
     return is_up and service.read(_Scaled).min_running_instances == 0
 
 

@@ -14,22 +14,22 @@ from windlass.control.records.stored_clusters import place_of
 from windlass.families.cluster import Cluster, cluster
 from windlass.store import Reads, Row, Tx
 
-_FACT = "sole organization of "
-_ANY = b"any"
+_FACT_PREFIX = "sole organization of "
+_ANY_ORGANIZATION = b"any"
 
 
 async def note_sharing(ctx: Context) -> None:
     """Records whether the place of this server may serve several organizations."""
     place, reason = ctx.ownership.place, await ctx.places.local.engine.why_one_organization()
     is_open = not reason or ctx.settings.share_machine
-    fact = f"{_FACT}{place}"
+    fact = f"{_FACT_PREFIX}{place}"
     known = await ctx.store.reads.facts.get(fact)
-    if is_open == (known in {None, _ANY}):
+    if is_open == (known in {None, _ANY_ORGANIZATION}):
         return
 
     async def change(tx: Tx) -> None:
         first = next((org for at, org in await _deployed(tx) if at == place and not is_open), "")
-        await tx.facts.set(fact, _ANY if is_open else first.encode())
+        await tx.facts.set(fact, _ANY_ORGANIZATION if is_open else first.encode())
 
     await ctx.store.write(change)
 
@@ -39,8 +39,8 @@ async def check_sole_organization(tx: Tx, on: Row, org: str) -> None:
     place = place_of(on.read(Cluster))
     if not place:
         return
-    fact = f"{_FACT}{place}"
-    if await tx.facts.get(fact) in {None, _ANY, org.encode()}:
+    fact = f"{_FACT_PREFIX}{place}"
+    if await tx.facts.get(fact) in {None, _ANY_ORGANIZATION, org.encode()}:
         return
     if place in await sole_organizations(tx):
         raise Conflict(
@@ -57,7 +57,11 @@ async def sole_organizations(reads: Reads) -> dict[str, str]:
     """Returns the organizations to which places are restricted, by place. A restriction ends when its
     organization has nothing at the place any more."""
     deployed = await _deployed(reads)
-    return {place: org for place, org in deployed if await reads.facts.get(f"{_FACT}{place}") == org.encode()}
+    return {
+        place: org
+        for place, org in deployed
+        if await reads.facts.get(f"{_FACT_PREFIX}{place}") == org.encode()
+    }
 
 
 async def _deployed(reads: Reads) -> list[tuple[str, str]]:

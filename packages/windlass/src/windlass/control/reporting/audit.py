@@ -22,16 +22,16 @@ from windlass.core.declare.audit_query import AuditParameters, TargetParameters
 from windlass.core.words.audit import AuditNames, kinds_of, origin_kept
 from windlass.store import NEVER, EventFilter, EventRow, Reads
 
-_STEP = 5_000
+_SCAN_STEP = 5_000
 """The range of event numbers that one query scans with a selective filter. Other requests can run between two
 queries."""
-_BATCH = 200
+_BATCH_SIZE = 200
 _MAX_SCANNED = 50_000
 _MAX_KINDS = 4
 """The largest number of event kinds in one database query."""
-_SKEW = HOUR
+_MAX_CLOCK_SKEW = HOUR
 """The largest difference between the clocks of replicas."""
-_UNITS = ((11, 1000, 1), (14, 1, 1), (17, 1, 1000), (19, 1, 1_000_000))
+_TIMESTAMP_UNITS = ((11, 1000, 1), (14, 1, 1), (17, 1, 1000), (19, 1, 1_000_000))
 """Units of numeric timestamps (seconds, milli-, micro- and nanoseconds): the largest number of digits, and
 the factor and divisor that convert to milliseconds."""
 
@@ -93,7 +93,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
     targets: dict[str, None] = {}
     looked_at = 0
     if query is not None:
-        async with aclosing(_older_events(source, query.conditions, NEVER, _BATCH)) as batches:
+        async with aclosing(_older_events(source, query.conditions, NEVER, _BATCH_SIZE)) as batches:
             async for batch in batches:
                 targets |= dict.fromkeys(getattr(row, column) for row in await _filter(query, batch))
                 looked_at += len(batch)
@@ -168,7 +168,7 @@ def _parse_time(text: str, otherwise: int) -> int:
         return otherwise
     if not text.isdecimal():
         return instant(text)
-    times, by = next((times, by) for digits, times, by in _UNITS if len(text) <= digits)
+    times, by = next((times, by) for digits, times, by in _TIMESTAMP_UNITS if len(text) <= digits)
     return int(text) * times // by
 
 
@@ -201,7 +201,7 @@ async def _page(reads: Reads, query: AuditFilter | None, parameters: AuditParame
 
 
 def _at_once(query: AuditFilter, size: int) -> int:
-    return size + 1 if query.fits is None else max(size + 1, _BATCH)
+    return size + 1 if query.fits is None else max(size + 1, _BATCH_SIZE)
 
 
 async def _take_page(
@@ -223,7 +223,7 @@ async def _older_events(
     oldest, newest = await _span(reads, conditions)
     place = min(below, newest + 1)
     while place > oldest:
-        end = max(oldest, place - _STEP) if conditions.is_selective else oldest
+        end = max(oldest, place - _SCAN_STEP) if conditions.is_selective else oldest
         rows = await reads.audit.older(conditions, place, end, limit)
         place = rows[-1].seq if len(rows) == limit else end
         yield rows
@@ -236,7 +236,7 @@ async def _newer_events(
     oldest, newest = await _span(reads, conditions)
     place = max(above, oldest - 1)
     while place < newest:
-        end = min(newest, place + _STEP) if conditions.is_selective else newest
+        end = min(newest, place + _SCAN_STEP) if conditions.is_selective else newest
         rows = await reads.audit.newer(conditions, place, end, limit)
         place = rows[-1].seq if len(rows) == limit else end
         yield rows
@@ -247,9 +247,13 @@ async def _span(reads: Reads, conditions: EventFilter) -> tuple[int, int]:
     """Returns the first and last event number of a period, extended by the clock skew. Event numbers follow
     the time almost exactly."""
     oldest, newest = await reads.events.span()
-    first = await _since(reads, conditions.since - _SKEW, oldest, newest + 1) if conditions.since else oldest
+    first = (
+        await _since(reads, conditions.since - _MAX_CLOCK_SKEW, oldest, newest + 1)
+        if conditions.since
+        else oldest
+    )
     last = (
-        await _since(reads, conditions.until + _SKEW, first, newest + 1)
+        await _since(reads, conditions.until + _MAX_CLOCK_SKEW, first, newest + 1)
         if conditions.until < NEVER
         else newest
     )

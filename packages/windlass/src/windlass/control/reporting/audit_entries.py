@@ -12,7 +12,7 @@ from windlass.core.deploy.progress import Initiator
 from windlass.core.words.audit import AuditNames, origin_of, type_of
 from windlass.store import EventRow, Reads
 
-_ENVELOPE = {"family", "actor", "origin", "address", "user_agent", "request_id", "parent", "name"}
+_ENVELOPE_FIELDS = {"family", "actor", "origin", "address", "user_agent", "request_id", "parent", "name"}
 
 
 class EventSubject(Struct, kw_only=True):
@@ -116,5 +116,5 @@ def _change(row: EventRow) -> tuple[str, str | None]:
     if "after" in details:
         before = details["before"]
         return encode(details["after"]).decode(), None if before is None else encode(before).decode()
-    data = {name: value for name, value in details.items() if name not in _ENVELOPE}
+    data = {name: value for name, value in details.items() if name not in _ENVELOPE_FIELDS}
     return encode({"event": row.kind, **data}).decode(), None

@@ -42,13 +42,13 @@ MAX_CONCURRENT_SERVICES = 16
 """The number of services of one webhook whose deliveries are sent concurrently."""
 MAX_DELIVERIES_OF_SERVICE, MAX_DELIVERIES = 50, 1000
 """The largest numbers of deliveries that are read at once: of one service, and in total."""
-TRIED = 15.0
+RECEIVER_TIMEOUT = 15.0
 """The timeout of a receiver in seconds."""
 MAX_WAIT, _DIGITS = HOUR, 9
 """The longest wait that a receiver may request, and the number of digits of the request that are parsed."""
 MAX_STORED_BODY_LENGTH = 4096
 """The number of characters of a response that are stored."""
-_AWAY = {408, 425, 429, 500, 502, 503, 504}
+_RETRIED_STATUSES = {408, 425, 429, 500, 502, 503, 504}
 
 
 async def deliver(ctx: Context, claim: Claim) -> None:
@@ -147,7 +147,7 @@ class WebhookSender:
         headers = self._headers(delivery, now, body)
         began = time.monotonic()
         try:
-            answer = await self._ctx.out.send("POST", self._url, body, headers, seconds=TRIED)
+            answer = await self._ctx.out.send("POST", self._url, body, headers, seconds=RECEIVER_TIMEOUT)
         except OSError as error:
             attempt = replace(attempt, error=str(error), duration_in_ms=_since(began))
             return self._results.note(delivery, attempt)
@@ -176,10 +176,10 @@ class WebhookSender:
 
     async def _is_reachable(self) -> bool:
         try:
-            answer = await self._ctx.out.send("HEAD", self._url, seconds=TRIED)
+            answer = await self._ctx.out.send("HEAD", self._url, seconds=RECEIVER_TIMEOUT)
         except OSError:
             return False
-        return answer.status not in _AWAY
+        return answer.status not in _RETRIED_STATUSES
 
 
 def _requested_wait(answer: HttpResult) -> int | None:

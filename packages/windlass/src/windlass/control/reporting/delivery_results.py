@@ -22,7 +22,7 @@ from windlass.core.words.webhook_payload import Subscription
 from windlass.families.webhook import WebhookShown, webhook
 from windlass.store import Claim, DeliveryRow, Receiver, Tx
 
-WAITS = (5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR)
+RETRY_PAUSES = (5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR)
 """The pauses after the first failure, the second failure, and so on. The last pause is used for all later
 failures."""
 RECEIVER_TIMEOUT = 5 * DAY
@@ -30,10 +30,10 @@ LOST_AFTER = 3
 """The number of consecutive failures, of any service, after which a receiver counts as failing."""
 MAX_STORED_ATTEMPTS = 20
 """The number of attempts that are stored for a delivery."""
-TOGETHER = 0.02
+COLLECT_SECONDS = 0.02
 """Seconds for which results are collected before the next batch is written."""
-_CHANCE = random.SystemRandom()
-_GONE = 410
+_RANDOM = random.SystemRandom()
+_GONE_STATUS = 410
 
 
 class DeliveryResults:
@@ -69,7 +69,7 @@ class DeliveryResults:
             self._record_attempt(replace(delivery, state=FAILED), attempt)
             return True
         self._ctx.meters.deliveries.count("repeated")
-        wait = wanted_wait or about(WAITS[min(delivery.attempts, len(WAITS) - 1)])
+        wait = wanted_wait or about(RETRY_PAUSES[min(delivery.attempts, len(RETRY_PAUSES) - 1)])
         self._held.append((delivery.lane, now + wait))
         self._record_attempt(replace(delivery, due=now + wait), attempt)
         return False
@@ -88,7 +88,7 @@ class DeliveryResults:
             silent=before.silent if before.failing else int(silent),
         )
         self.over = self.over or bool(lost)
-        if attempt.status_code == _GONE:
+        if attempt.status_code == _GONE_STATUS:
             self._why_disabled = "The receiver answered 410 Gone: it wants no more deliveries"
         elif lost and now - self.receiver.failing >= RECEIVER_TIMEOUT:
             days = RECEIVER_TIMEOUT // DAY
@@ -145,7 +145,7 @@ class DeliveryResults:
         if not await self._ctx.store.write(change):
             self._stop()  # Another replica has the claim.
         with suppress(TimeoutError):
-            async with asyncio.timeout(TOGETHER):
+            async with asyncio.timeout(COLLECT_SECONDS):
                 await self._at_once.wait()
 
     async def _mark(self, tx: Tx, receiver: Receiver, why_disabled: str) -> None:
@@ -179,4 +179,4 @@ def _reason_text(attempt: StoredAttempt) -> str:
 
 def about(wait: int) -> int:
     """Adds jitter, so that retries are spread over time."""
-    return round(wait * _CHANCE.uniform(0.8, 1.2))
+    return round(wait * _RANDOM.uniform(0.8, 1.2))

@@ -22,4 +22,4 @@ def remark(kind: bytes, message: str, **further: object) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind, encode({"message": message, **further}))
 
 
-END: Final = remark(b"end", "Nothing more comes")
+END_REMARK: Final = remark(b"end", "Nothing more comes")

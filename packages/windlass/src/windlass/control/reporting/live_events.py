@@ -23,10 +23,10 @@ from windlass.control.request.permissions import Visibility
 from windlass.core.declare.traits import StreamOptions
 from windlass.store import EventRow, Reads, events_topic
 
-_PAGE: Final = 200
+_PAGE_SIZE: Final = 200
 _MAX_CACHED_EVENTS: Final = 300
 """The number of recent events that are cached, for streams that are slightly behind."""
-_GONE: Final = frames.missing_remark(
+_MISSING_EVENTS_REMARK: Final = frames.missing_remark(
     "Events that should come here may no longer be kept: the oldest that are follow. What is so now, lists "
     "and reads tell"
 )
@@ -107,11 +107,11 @@ async def _catch_up(ctx: Context, call: Call, org: str, place: StreamPosition) -
         at, whole = batch.last, batch.whole
         if pieces := await _pieces(ctx, call, org, batch.events, gone=batch.gone):
             yield pieces
-    yield _mark(at) + frames.END
+    yield _mark(at) + frames.END_REMARK
 
 
 def _first_message(place: StreamPosition) -> bytes:
-    return (_GONE if place.lost else b"") + _mark(place.number)
+    return (_MISSING_EVENTS_REMARK if place.lost else b"") + _mark(place.number)
 
 
 def _mark(number: int) -> bytes:
@@ -127,7 +127,7 @@ async def _pieces(ctx: Context, call: Call, org: str, events: list[SentEvent], *
         for event in events
         if sight.is_whole or event.row is None or await sight.includes_event(event.row)
     ]
-    return b"".join([_GONE, *visible] if gone else visible)
+    return b"".join([_MISSING_EVENTS_REMARK, *visible] if gone else visible)
 
 
 class _EventReader(SharedReader):
@@ -198,13 +198,13 @@ async def _read(ctx: Context, org: str, after: int, *, is_full_interface: bool) 
     oldest number after them, so that deletions are detected."""
     source = ctx.store.reads
     _, newest = await source.events.span()
-    rows = await source.events.after(org, after, _PAGE)
+    rows = await source.events.after(org, after, _PAGE_SIZE)
     oldest, _ = await source.events.span()
     names = TargetNames(source, ctx.registry.audit)
     events = [
         SentEvent(row.seq, await _piece(row, names, is_full_interface=is_full_interface), row) for row in rows
     ]
-    whole = len(rows) < _PAGE
+    whole = len(rows) < _PAGE_SIZE
     last = max(rows[-1].seq if rows else after, newest if whole else 0)
     return Batch(events, last, whole, gone=after < oldest - 1)
 

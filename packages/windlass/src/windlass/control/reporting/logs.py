@@ -17,7 +17,7 @@ from windlass.control.reporting import frames
 from windlass.control.request.paths import target
 from windlass.core.access import Actor
 from windlass.core.declare.queries import ServiceTail, Tail
-from windlass.core.deploy.states import OPEN
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS
 from windlass.families.environment import EnvironmentShown, environment
 from windlass.store import Row, status_topic
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 Lines: TypeAlias = AsyncGenerator[list[bytes] | Gone, None]
 
 _FIRST_LINE_TIMEOUT, _NEXT_LINE_TIMEOUT = 1.0, 0.2
-_GONE = frames.missing_remark(
+_MISSING_LINES_REMARK = frames.missing_remark(
     "Lines that should come here are no longer kept: the log has grown too large or too old"
 )
 
@@ -103,11 +103,11 @@ async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
     async with aclosing(lines):
         async for piece in lines:
             yield (
-                _GONE
+                _MISSING_LINES_REMARK
                 if isinstance(piece, Gone)
                 else b"".join([frames.event(id_of(line), line) for line in piece])
             )
-    yield frames.END
+    yield frames.END_REMARK
 
 
 async def until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines) -> Lines:
@@ -154,7 +154,7 @@ async def _arrives_in_time(
 async def has_ended(ctx: Context, deployment: str) -> bool:
     """Returns whether a deployment has ended."""
     row = await ctx.store.reads.deployments.get(deployment)
-    return row is None or row.status not in OPEN
+    return row is None or row.status not in OPEN_STATES_OF_DEPLOYMENTS
 
 
 def _filter_of(query: Tail, version: str) -> LineFilter:

@@ -26,7 +26,7 @@ from windlass.base.metrics import Metric, MetricType, Sample, gauge
 from windlass.control.context.context import Context
 from windlass.control.context.place import EngineAccess, Place
 from windlass.control.records.sealing_keys import read_keys, values_by_key
-from windlass.core.deploy.states import OPEN, State
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS, State
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Instance, Phase
 from windlass.store import Queue, work_class
@@ -250,7 +250,8 @@ def _figure_metrics(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
     yield from _queue_metrics([figure for figure in figures if figure.sort in {"due", "held"}], now)
     open = {figure.state: figure for figure in figures if figure.sort == "deployments"}
     counts: list[Sample] = [
-        ((progress.lower(),), open[progress].count if progress in open else 0) for progress in sorted(OPEN)
+        ((progress.lower(),), open[progress].count if progress in open else 0)
+        for progress in sorted(OPEN_STATES_OF_DEPLOYMENTS)
     ]
     yield Metric(
         "deployments", "Deployments that wait or are under way", MetricType.GAUGE, ("state",), counts

@@ -24,7 +24,7 @@ from windlass.store import Reads, Tx
 
 NEW_SIGN_IN_AFTER = 12 * HOUR
 """The time after which a request of a person counts as another sign-in."""
-REMINDED = 1 * HOUR
+REPEAT_INTERVAL = 1 * HOUR
 """The interval in which repeated attempts with the same invalid token from the same address are one event."""
 MAX_CALLERS = 20_000
 MAX_WAITING_EVENTS = 10_000
@@ -106,7 +106,7 @@ class SecurityEvents:
     def record_denied(self, caller: UnusualCaller, reason: str, origin: Origin) -> None:
         """Records a token that is no longer valid, or a person without access."""
         now, key = self._ctx.clock.now(), (caller.id, origin.address, reason)
-        if now - self._denials.get(key, -REMINDED) < REMINDED:
+        if now - self._denials.get(key, -REPEAT_INTERVAL) < REPEAT_INTERVAL:
             return
         _forget_one(self._denials)
         self._denials[key] = now

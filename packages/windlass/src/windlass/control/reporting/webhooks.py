@@ -18,7 +18,7 @@ from windlass.base.errors import Conflict, Missing
 from windlass.base.segments import moment
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.records.outbox import DELIVER, add_deliveries, named_id, payload_of, work_of
+from windlass.control.records.outbox import DELIVERY_WORK, add_deliveries, named_id, payload_of, work_of
 from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Behaviour, Change, behaves
 from windlass.control.request.changing import check_tag
@@ -72,7 +72,7 @@ class Webhooks(Behaviour[Webhook]):
             change.extras |= {"failing_since": None, "disabled_reason": ""}
             await tx.receivers.set(row.id, Receiver())
             await tx.deliveries.hurry(row.id)
-        await tx.work.schedule(DELIVER, work_of(row.id), org=row.org)
+        await tx.work.schedule(DELIVERY_WORK, work_of(row.id), org=row.org)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await tx.deliveries.forget(row.id)
@@ -139,7 +139,7 @@ async def replay(ctx: Context, tx: Tx, call: Call) -> Reply:
     else:
         since = moment(asked.since) if asked.since else 0
         count = await tx.deliveries.repeat(row.id, since, address, only_failed=asked.only_failed)
-    await tx.work.schedule(DELIVER, work_of(row.id), org=row.org)
+    await tx.work.schedule(DELIVERY_WORK, work_of(row.id), org=row.org)
     await record(ctx, tx, Event.WEBHOOK_REPLAYED, row, call.actor, call)
     return Reply(encode({"replayed": count}))
 

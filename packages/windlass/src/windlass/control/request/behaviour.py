@@ -99,7 +99,7 @@ BEHAVIOURS: dict[str, AnyBehaviour] = {}
 """Behaviours by family."""
 TRAIT_BEHAVIOURS: dict[str, AnyBehaviour] = {}
 """Behaviours by trait, for families without their own behaviour."""
-_PLAIN: AnyBehaviour = Behaviour()
+_DEFAULT_BEHAVIOUR: AnyBehaviour = Behaviour()
 
 
 def behaves(*families: Family, trait: str = "") -> Callable[[T], T]:
@@ -119,7 +119,7 @@ def behaviour_of(family: Family) -> AnyBehaviour:
     for trait in family.traits:
         if trait.name in TRAIT_BEHAVIOURS:
             return TRAIT_BEHAVIOURS[trait.name]
-    return _PLAIN
+    return _DEFAULT_BEHAVIOUR
 
 
 def check_behaviours(registry: Registry) -> None:

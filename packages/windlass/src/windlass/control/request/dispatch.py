@@ -25,7 +25,7 @@ from windlass.control.context.call import (
     results,
 )
 from windlass.control.context.context import Context
-from windlass.control.records.disk_shares import LARGE, refuse_above_share
+from windlass.control.records.disk_shares import LARGE_BODY_BYTES, refuse_above_share
 from windlass.control.request.behaviour import check_behaviours
 from windlass.control.request.idempotency import Repeatable, answer_once
 from windlass.control.request.reading import paging, slice_of
@@ -66,7 +66,7 @@ class Dispatch:
         request with the same idempotency key. `size` is the size of the body in bytes."""
         if shortage := self._ctx.store.shortage(ends_something=call.operation.ends_something):
             raise Unavailable(shortage)
-        if size > LARGE:
+        if size > LARGE_BODY_BYTES:
             await self._refuse_large(call)
         handler = self._writing[call.operation]
         if prepare := PREPARING.get(call.operation.handler):

@@ -16,7 +16,7 @@ from windlass.control.request.permissions import (
 )
 from windlass.core.access import Scope
 from windlass.core.declare.document import (
-    REDACTED,
+    REDACTED_PATH,
     Document,
     is_redacted,
     value_at,
@@ -42,7 +42,7 @@ def restore_redacted(
 def refuse_redacted(family: Family, spec: Spec) -> None:
     for field in sorted(family.redacted):
         if is_redacted(value_at(spec, field)):
-            raise Invalid(f"{field}: {REDACTED} stands for what is not shown: send the whole address")
+            raise Invalid(f"{field}: {REDACTED_PATH} stands for what is not shown: send the whole address")
 
 
 def encrypt_hidden(ctx: Context, org: str, id: str, tag: str, hidden: Mapping[str, str]) -> bytes | None:

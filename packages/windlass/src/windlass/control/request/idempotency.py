@@ -25,7 +25,7 @@ from windlass.store.tables.sealed import ANSWER, ONCE
 ERASE_SECRETS: Final = "forget"
 """The kind of work that erases secrets that were shown once."""
 SECRET_LIFETIME: Final = MINUTE
-_REPLAYED: Final = {"idempotency-replayed": "true"}
+_REPLAYED_HEADER: Final = {"idempotency-replayed": "true"}
 
 
 class StoredAnswer(Struct):
@@ -107,7 +107,7 @@ async def _replay(
         raise Conflict(
             "Use another Idempotency-Key: this request was done before, and its answer held a secret that is "
             "shown once. If it is lost, delete what was made, and make another",
-            _REPLAYED,
+            _REPLAYED_HEADER,
         )
     return Reply(encode(msgspec.json.decode(body) | held), answer.tag, answer.status)
 

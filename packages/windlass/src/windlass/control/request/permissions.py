@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from windlass.base.errors import Failure, Forbidden, Missing
 from windlass.control.context.call import Call
 from windlass.core.access import (
-    LEVELS,
+    LEVEL_FAMILIES,
     Actor,
     ResourceLocation,
     Scope,
@@ -34,7 +34,7 @@ class _Mode(Struct):
     mode: str
 
 
-_WITH_MODE: Final = LEVELS & {
+_WITH_MODE: Final = LEVEL_FAMILIES & {
     family.name for family in registry().families.values() if "mode" in family.spec.__struct_fields__
 }
 """Families whose mode may affect permissions on resources inside them."""
@@ -167,10 +167,10 @@ class Visibility:
         """Returns whether the actor may read a resource with this parent."""
         if self.is_whole:
             return True
-        where = await (self._location_of(id) if family in LEVELS else self._location_of(parent))
+        where = await (self._location_of(id) if family in LEVEL_FAMILIES else self._location_of(parent))
         if where is None:
             return False
-        return may(self._actor, Scope.READ, where if family in LEVELS else where.below(family, id))
+        return may(self._actor, Scope.READ, where if family in LEVEL_FAMILIES else where.below(family, id))
 
     async def includes_event(self, event: EventRow) -> bool:
         """Returns whether the actor may read all resources at the location of an event."""

@@ -20,7 +20,7 @@ from windlass.core.declare.registry import Paging
 from windlass.core.declare.resource import Family
 from windlass.store import Reads, Row
 
-EVERYTHING = 2**31 - 1
+UNPAGED = 2**31 - 1
 MAX_UNPAGED_LENGTH: Final = 200_000
 """The largest length of a list that may be read without pages."""
 
@@ -57,10 +57,7 @@ async def listing(ctx: Context, call: Call) -> Reply:
     if rows is not None:
         return page_of(call, [await reveal_to_admins(ctx, source, call, row) for row in rows])
     page, size = paging(call)
-    if (
-        size == EVERYTHING
-        and (length := await source.lists.length(parent.id, family.name)) > MAX_UNPAGED_LENGTH
-    ):
+    if size == UNPAGED and (length := await source.lists.length(parent.id, family.name)) > MAX_UNPAGED_LENGTH:
         raise Invalid(f"page_size: ask for pages of this list, which has {length:,} entries")
     bodies, total = await source.lists.page(parent.id, family.name, (page - 1) * size, size)
     return Reply(results(all_in_dialect(call, bodies), page, size, total))
@@ -70,7 +67,7 @@ def paging(call: Call) -> tuple[int, int]:
     """Returns the page number and size. Clients of the full interface that request no page get the whole
     list."""
     if call.dialect.is_full and not call.paging_asked:
-        return 1, EVERYTHING
+        return 1, UNPAGED
     asked = call.asked(Paging)
     return asked.page, asked.page_size
 

@@ -20,7 +20,7 @@ from windlass.control.services.preview_commits import only_approved
 from windlass.control.workloads.uploads import with_upload
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import ChosenVersion, PushedRef
-from windlass.core.deploy.states import BUILDS, Do, Progress, State
+from windlass.core.deploy.states import ACTIONS_WITH_BUILD, Do, Progress, State
 from windlass.store import DeploymentRow, Row, StatusRow, Tx
 
 Accepted: TypeAlias = tuple[DeploymentRow, StatusRow]
@@ -127,7 +127,7 @@ async def last_good(ctx: Context, tx: Tx, service: Row) -> DeploymentRow | None:
     good = [
         deployment
         for deployment in past
-        if deployment.action in BUILDS
+        if deployment.action in ACTIONS_WITH_BUILD
         and deployment.status == Progress.SUCCEEDED
         and not particulars(deployment).command
     ]

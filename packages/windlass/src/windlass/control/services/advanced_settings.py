@@ -18,7 +18,7 @@ from windlass.core.declare.document import Document
 from windlass.core.settings.checks import check_values
 from windlass.core.settings.operations import DEFAULTS, READ, REPLACE
 from windlass.core.settings.setting import kind_of
-from windlass.core.settings.values import FIELD, acting_at_once, changed_in
+from windlass.core.settings.values import SETTINGS_FIELD, acting_at_once, changed_in
 from windlass.core.words.events import Event
 from windlass.store import Row, Tx, route_topic
 
@@ -59,9 +59,9 @@ async def store_changes(ctx: Context, tx: Tx, call: Call, row: Row, changed: Doc
 
 def _with_settings(ctx: Context, tx: Tx, row: Row, changed: Document) -> Row:
     document: Document = msgspec.json.decode(row.body)
-    document.pop(FIELD, None)
+    document.pop(SETTINGS_FIELD, None)
     if changed:
-        document[FIELD] = changed
+        document[SETTINGS_FIELD] = changed
     document["updated_at"] = stamp(max(tx.now, row.created))
     tag = ids.new_tag()
     sealed = encrypt_hidden(ctx, row.org, row.id, tag, decrypt_hidden(ctx, row))

@@ -33,15 +33,17 @@ from windlass.families.git_token import git_token
 from windlass.sources.git import GitError
 from windlass.store import Reads, Row
 
-SECONDS: Final = 3.0
+TIMEOUT: Final = 3.0
 _FIELD: Final = "git_repository"
-_BUILT: Final = [
+_BUILT_FAMILIES: Final = [
     family.name for family in registry().families.values() if _FIELD in family.view.__struct_fields__
 ]
 _log = log("branches")
 
 
-@prepares(*(f"{family}.{verb}" for family in _BUILT for verb in (Verb.CREATE, Verb.UPDATE, Verb.PATCH)))
+@prepares(
+    *(f"{family}.{verb}" for family in _BUILT_FAMILIES for verb in (Verb.CREATE, Verb.UPDATE, Verb.PATCH))
+)
 async def choose_branch(ctx: Context, call: Call) -> None:
     sent = sent_in(call.sent(Spec)).get(_FIELD)
     if not isinstance(sent, dict):
@@ -53,7 +55,7 @@ async def choose_branch(ctx: Context, call: Call) -> None:
     if repository.branch or not repository.url or not await _may_read(source, call, at, repository):
         return
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT):
             reading = await source_at(ctx, source, at.org, repository, None)
             name = await ctx.git_reader.default_branch(ReadCaller(at.org, call.actor.subject), reading)
         getattr(call.body, _FIELD).branch = convert(name, Branch)

@@ -13,9 +13,9 @@ from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, prepares, reads
 from windlass.control.context.context import Context
 from windlass.control.context.place import EngineAccess
-from windlass.control.deploying.restored_database import OLDER
-from windlass.control.records.ports import PORT, PortOwner, share_refusal
-from windlass.control.records.reachability import LOST
+from windlass.control.deploying.restored_database import OLDER_DATABASE_REASON
+from windlass.control.records.ports import PORT_PREFIX, PortOwner, share_refusal
+from windlass.control.records.reachability import LOST_SERVER_REASON
 from windlass.control.records.stored_clusters import place_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.hidden_fields import decrypt_hidden, decrypt_with
@@ -68,7 +68,7 @@ _SERVES_ONE = (
     "Follow `windlass doctor` to have several organizations deploy here: services of this machine are not "
     "kept apart well enough for them ({0}), so only one may"
 )
-_UNSAVED = "new"
+_UNSAVED_ID = "new"
 """Placeholder for the id of a cluster that is not stored yet."""
 
 
@@ -81,7 +81,7 @@ async def check_new(ctx: Context, call: Call) -> None:
     errors."""
     parent, spec = await parent_to_create_in(ctx.store.reads, call), call.sent(Cluster)
     cluster.normalise(spec)
-    access = access_of(_UNSAVED, parent.org, spec, spec.engine_key)
+    access = access_of(_UNSAVED_ID, parent.org, spec, spec.engine_key)
     await ctx.places.check_port(access)
     if engine_id := await _connect(ctx, access, access.engine_id):
         spec.engine_id = engine_id
@@ -224,7 +224,7 @@ async def give_queue(tx: Tx, id: str, spec: Cluster) -> None:
 async def _hold_port(ctx: Context, tx: Tx, org: str, cluster: str, spec: Cluster) -> None:
     """Reserves the router port of a cluster in the same table as the public ports of services. Raises Invalid
     if the port is taken."""
-    wanted = f"{PORT}{spec.router_port}" if spec.router_port else ""
+    wanted = f"{PORT_PREFIX}{spec.router_port}" if spec.router_port else ""
     held = await tx.names.of(cluster)
     if wanted and wanted not in {row.name for row in held}:
         if await tx.names.take(wanted, cluster) is None:
@@ -283,9 +283,9 @@ async def status(ctx: Context, call: Call) -> Reply:
     if place.is_connected and place.elsewhere is None:
         message = await place.engine.problem()
     if place.machine in ctx.ownership.lost:
-        message = LOST
+        message = LOST_SERVER_REASON
     if not message and row.id in ctx.places.newer:
-        message = OLDER
+        message = OLDER_DATABASE_REASON
     answers = place.is_connected and not message
     word = "DEPLOYED" if answers else "DEPLOYMENT_ERROR" if place.is_connected else "READY"
     if answers and place.elsewhere is None and (why := await place.engine.why_one_organization()):

@@ -34,7 +34,7 @@ from windlass.core.declare.document import (
 from windlass.core.declare.fields import absent
 from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import NamedDocument, rewritten
-from windlass.engines.registries import KINDS, LoginSource, RegistryKind, other_registry
+from windlass.engines.registries import REGISTRY_KINDS, LoginSource, RegistryKind, other_registry
 from windlass.families.container_registry import (
     ContainerRegistry,
     RateLimit,
@@ -78,7 +78,7 @@ async def _describe(ctx: Context, service: Row) -> Mapping[str, object]:
     }
 
 
-_CHECK: Final = "check"
+_CHECK_NAME: Final = "check"
 _MAX_NAMED_SERVICES: Final = 5
 _FIELDS: Final = {Problem.LOGIN: "config", Problem.RIGHT: "config"}
 """The field to report for a kind of problem; by default the address."""
@@ -90,7 +90,7 @@ async def check_new(ctx: Context, call: Call) -> None:
     await parent_to_create_in(ctx.store.reads, call)
     spec = call.sent(ContainerRegistry)
     container_registry.normalise(spec)
-    call.prepared[_CHECK] = await _check_to_save(ctx, spec)
+    call.prepared[_CHECK_NAME] = await _check_to_save(ctx, spec)
 
 
 @prepares(*(f"{container_registry.name}.{verb}" for verb in (Verb.UPDATE, Verb.PATCH)))
@@ -108,7 +108,7 @@ async def check_changed(ctx: Context, call: Call) -> None:
     former = registry_settings(ctx, row)
     if (spec.url, spec.config) == (former.url, former.config):
         return
-    call.prepared[_CHECK] = await _check_to_save(ctx, spec)
+    call.prepared[_CHECK_NAME] = await _check_to_save(ctx, spec)
     if value_at(changes, "url") in (msgspec.UNSET, None) and spec.url != former.url:
         setattr(call.body, "url", spec.url)  # noqa: B010 (the body is a struct that the family builds)
 
@@ -117,7 +117,7 @@ async def _check_to_save(ctx: Context, spec: ContainerRegistry) -> RegistryCheck
     """Checks a registry, and returns the outcome. Raises Invalid if the registry responds but cannot be
     used."""
     try:
-        if KINDS[spec.kind].login is LoginSource.AWS and not spec.url:
+        if REGISTRY_KINDS[spec.kind].login is LoginSource.AWS and not spec.url:
             spec.url = (await ask_aws(ctx, spec)).url
         registry = await open_registry(ctx, spec)
         await registry.check()
@@ -157,28 +157,28 @@ async def look(ctx: Context, call: Call) -> None:
     try:
         registry = await open_registry(ctx, spec)
         await registry.check()
-        call.prepared[_CHECK] = _report_success(ctx, registry)
+        call.prepared[_CHECK_NAME] = _report_success(ctx, registry)
     except RegistryFailure as failure:
-        call.prepared[_CHECK] = _report_failure(ctx, failure)
+        call.prepared[_CHECK_NAME] = _report_failure(ctx, failure)
 
 
 @writes(f"{container_registry.name}.check")
 async def note_check(ctx: Context, tx: Tx, call: Call) -> Reply:
     """Stores the outcome of a check in the registry's document. The tag does not change, because no client
     has changed the registry."""
-    row, outcome = await target(tx, call), msgspec.to_builtins(call.prepared[_CHECK])
-    await tx.resources.rewrite(row.id, rewritten(row.body, {_CHECK: outcome}))
+    row, outcome = await target(tx, call), msgspec.to_builtins(call.prepared[_CHECK_NAME])
+    await tx.resources.rewrite(row.id, rewritten(row.body, {_CHECK_NAME: outcome}))
     return Reply(encode(outcome))
 
 
 @behaves(container_registry)
 class ContainerRegistries(Behaviour[ContainerRegistry]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[ContainerRegistry]) -> None:
-        draft.extras[_CHECK] = msgspec.to_builtins(draft.extras[_CHECK])
+        draft.extras[_CHECK_NAME] = msgspec.to_builtins(draft.extras[_CHECK_NAME])
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[ContainerRegistry]) -> None:
-        if _CHECK in change.extras:
-            change.extras[_CHECK] = msgspec.to_builtins(change.extras[_CHECK])
+        if _CHECK_NAME in change.extras:
+            change.extras[_CHECK_NAME] = msgspec.to_builtins(change.extras[_CHECK_NAME])
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Updates the services whose documents contain this registry."""
@@ -236,4 +236,4 @@ def _describe_kind(registry_kind: str, kind: RegistryKind) -> Mapping[str, objec
     }
 
 
-_AVAILABLE: Final = encode({"results": [_describe_kind(word, kind) for word, kind in KINDS.items()]})
+_AVAILABLE: Final = encode({"results": [_describe_kind(word, kind) for word, kind in REGISTRY_KINDS.items()]})

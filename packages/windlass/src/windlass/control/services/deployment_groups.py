@@ -13,12 +13,20 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.past_deployments import newest_first
 from windlass.core.deploy.progress import Particulars
-from windlass.core.deploy.states import BUILDS, WORDS, ActionStates, Do, Progress, State, together
+from windlass.core.deploy.states import (
+    ACTIONS_WITH_BUILD,
+    STATES_OF_ACTIONS,
+    ActionStates,
+    Do,
+    Progress,
+    State,
+    together,
+)
 from windlass.store import DeploymentRow, Row
 
 MAX_CHECKED_DEPLOYMENTS: Final = 10_000
 """Maximum number of deployments that are checked per service."""
-STAGE: Final = "DEFAULT"
+STAGE_NAME: Final = "DEFAULT"
 """The name of the only stage, which contains all services of an environment."""
 
 
@@ -30,7 +38,7 @@ class PastDeployment(Struct, frozen=True):
     @property
     def state(self) -> State:
         words = self.words
-        is_built = Do(self.row.action) not in BUILDS or self.details.made
+        is_built = Do(self.row.action) not in ACTIONS_WITH_BUILD or self.details.made
         return {
             Progress.QUEUED: words.queued,
             Progress.BUILDING: State.BUILDING,
@@ -42,7 +50,7 @@ class PastDeployment(Struct, frozen=True):
     @property
     def words(self) -> ActionStates:
         """The states that a deployment with this action goes through."""
-        return WORDS[Do(self.row.action)]
+        return STATES_OF_ACTIONS[Do(self.row.action)]
 
     @property
     def request(self) -> tuple[int, str]:

@@ -18,7 +18,7 @@ from windlass.control.request.paths import target
 from windlass.control.request.reading import paging
 from windlass.control.services.deployment_groups import (
     MAX_CHECKED_DEPLOYMENTS,
-    STAGE,
+    STAGE_NAME,
     Group,
     PastDeployment,
     as_past,
@@ -32,7 +32,7 @@ from windlass.core.declare.queries import PastDeploymentsQuery
 from windlass.core.declare.registry import sub_actions_of
 from windlass.core.deploy.states import Do, Progress, State, action_status
 from windlass.families.deployment_history import HistoryQuery
-from windlass.families.environment import LISTS
+from windlass.families.environment import UNSUPPORTED_LISTS
 from windlass.store import DeploymentRow, Reads, Row
 
 # One service
@@ -169,7 +169,7 @@ def _unknown_start(where: str) -> Invalid:
 
 def _environment_entry(ctx: Context, call: Call, environment: str, group: Group) -> Document:
     lists: dict[str, list[Document]] = {
-        name: [] for name in (*LISTS, *(f"{family}s" for family in ctx.kinds))
+        name: [] for name in (*UNSUPPORTED_LISTS, *(f"{family}s" for family in ctx.kinds))
     }
     for past in group:
         lists[f"{past.service.family}s"].append(_part(ctx, call, past))
@@ -191,7 +191,7 @@ def _part(ctx: Context, call: Call, deployment: PastDeployment) -> Document:
 def _stages_entry(ctx: Context, call: Call, environment: str, group: Group) -> Document:
     state, duration = state_of(group), _duration(group)
     stage = {
-        "name": STAGE,
+        "name": STAGE_NAME,
         "status": _stage_status(state),
         "duration": duration,
         "services": [_service_entry(ctx, call, past) for past in group],
@@ -280,7 +280,7 @@ def _queue_group(ctx: Context, environment: str, group: Group) -> Document:
         "identifier": {"deployment_request_id": group[0].row.id, "environment_id": environment},
         "auditing_data": _auditing_data(group),
         "trigger_action": _trigger(ctx, group),
-        "stages": [{"name": STAGE, "status": _stage_status(state_of(group)), "services": services}],
+        "stages": [{"name": STAGE_NAME, "status": _stage_status(state_of(group)), "services": services}],
     }
 
 
@@ -305,7 +305,7 @@ async def read_statuses_with_stages(ctx: Context, call: Call) -> Reply:
     statuses = await statuses_of(ctx, ctx.store.reads, call, environment)
     stage = {
         "id": environment.id,
-        "name": STAGE,
+        "name": STAGE_NAME,
         "description": "All services of the environment",
         "status": _stage_status(State(str(statuses.environment["deployment_state"]))),
     }

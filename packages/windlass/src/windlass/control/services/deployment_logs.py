@@ -18,7 +18,7 @@ from windlass.control.records.deployments import name_of
 from windlass.control.records.reachability import check_log_here
 from windlass.control.request.paths import target
 from windlass.control.services.deployment_groups import (
-    STAGE,
+    STAGE_NAME,
     Group,
     PastDeployment,
     group_of,
@@ -26,7 +26,15 @@ from windlass.control.services.deployment_groups import (
 )
 from windlass.control.services.environments import services_of
 from windlass.core.declare.document import Document
-from windlass.core.deploy.states import BUILDS, OUTPUT_FOLLOWS, DeploymentStage, Do, State, is_failure, logged
+from windlass.core.deploy.states import (
+    ACTIONS_WITH_BUILD,
+    OUTPUT_FOLLOWS,
+    DeploymentStage,
+    Do,
+    State,
+    is_failure,
+    logged,
+)
 from windlass.families.deployment_log import DeploymentLogQuery
 from windlass.families.environment import EnvironmentShown
 from windlass.store import Row
@@ -57,7 +65,7 @@ class _Line(Struct, gc=False):
 _lines = msgspec.json.Decoder(_Line)
 
 
-_STARTED: Final = frozenset({DeploymentStage.COMMAND, DeploymentStage.START})
+_STARTED_STAGES: Final = frozenset({DeploymentStage.COMMAND, DeploymentStage.START})
 
 
 @reads("environment.deploymentLog")
@@ -130,7 +138,9 @@ def _end(deployment: PastDeployment) -> Iterator[LogEntry]:
 def _first_step(deployment: PastDeployment) -> State:
     repeats = deployment.details.of is not None
     return (
-        State.BUILDING if Do(deployment.row.action) in BUILDS and not repeats else deployment.words.under_way
+        State.BUILDING
+        if Do(deployment.row.action) in ACTIONS_WITH_BUILD and not repeats
+        else deployment.words.under_way
     )
 
 
@@ -142,7 +152,7 @@ def _note(deployment: PastDeployment, at: int, state: State, step: State, messag
 
 def _of_line(deployment: PastDeployment, encoded: bytes) -> LogEntry:
     line = _lines.decode(encoded)
-    starts = line.stage in _STARTED
+    starts = line.stage in _STARTED_STAGES
     step = deployment.words.under_way if starts else State.BUILDING
     return LogEntry(line.created_at, line.id, deployment, step, step, line.message)
 
@@ -179,7 +189,7 @@ def _entry(ctx: Context, environment: Row, group: Group, entry: LogEntry) -> Doc
                 "name": name_of(service),
                 "type": ctx.registry[service.family].enum_value,
             },
-            "stage": {"step": entry.step, "id": environment.id, "name": STAGE},
+            "stage": {"step": entry.step, "id": environment.id, "name": STAGE_NAME},
         },
         "error": {"tag": entry.state, "user_log_message": reason} if has_failed else None,
         "message": {"safe_message": reason, "full_details": entry.message},

@@ -15,7 +15,7 @@ from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Forbidden, Missing
 from windlass.control.context.call import Call, Reply, encode, reads, writes
 from windlass.control.context.context import Context
-from windlass.control.records.previews import MODE, PreviewMark, look_soon
+from windlass.control.records.previews import PREVIEW_MODE, PreviewMark, look_soon
 from windlass.control.records.recording import record
 from windlass.control.request.hidden_fields import decrypt_hidden, encrypt_hidden
 from windlass.control.request.paths import target
@@ -88,7 +88,7 @@ async def require_previews(reads: Reads, actor: Actor, base: Row) -> None:
     above = await reads.resources.find(project.name, base.parent)
     assert above is not None
     for need in (Scope.WRITE, Scope.DEPLOY):
-        if not await allows_below(reads, actor, need, above, environment.name, MODE):
+        if not await allows_below(reads, actor, need, above, environment.name, PREVIEW_MODE):
             raise Forbidden(
                 "Use a token with the scopes Write and Deploy for the project: previews are environments "
                 "in it"

@@ -13,12 +13,12 @@ from windlass.base.log import log
 from windlass.base.zones.provider import ZoneFailure, domains_of
 from windlass.control.context.context import Context
 from windlass.control.records.domains import delegation_domain
-from windlass.core.words.domains import ANY
+from windlass.core.words.domains import WILDCARD_PREFIX
 
-LABEL: Final = "_acme-challenge"
+CHALLENGE_LABEL: Final = "_acme-challenge"
 _MAX_SERVERS: Final = 8
 """More name servers of a zone are not asked."""
-_SECONDS: Final = 20.0
+_TIMEOUT: Final = 20.0
 """Time limit for all questions about one record."""
 _log = log("certificates")
 
@@ -46,7 +46,7 @@ async def find_place(ctx: Context, name: str, service: str) -> ChallengePlace:
             "Ask the operator of Windlass to set dns_provider: authorities give certificates for *. only "
             "after a proof by DNS (dns-01)"
         )
-    first = f"{LABEL}.{name.removeprefix(ANY)}"
+    first = f"{CHALLENGE_LABEL}.{name.removeprefix(WILDCARD_PREFIX)}"
     aliases = (await _ask(ctx, first, RecordType.TXT)).aliases
     own = delegation_domain(ctx, service) if service else ""
     if own and aliases and own not in aliases:
@@ -84,7 +84,7 @@ async def servers_without(ctx: Context, place: ChallengePlace, value: str) -> Se
     The name servers of this machine are no substitute: they keep for a while that there was no record.
     """
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_TIMEOUT):
             servers = await _servers_of(ctx, place.zone)
             found = await asyncio.gather(*(_has(ctx, server, place.name, value) for server in servers))
     except TimeoutError:

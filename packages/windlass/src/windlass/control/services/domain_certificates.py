@@ -14,10 +14,10 @@ from windlass.base.uploaded_certificates import check_upload, issuer_of
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, writes
 from windlass.control.context.context import Context
 from windlass.control.records.domains import (
-    ORDERED,
-    REMOVED,
-    TEND,
-    UPLOADED,
+    DOMAIN_WORK,
+    ORDERED_ORIGIN,
+    REMOVED_ORIGIN,
+    UPLOADED_ORIGIN,
     StoredDomain,
     change_document,
     live_certificate,
@@ -44,7 +44,7 @@ async def read_facts(ctx: Context, call: Call) -> Reply:
     if stored is None:
         return Reply(encode(CertificateShown()))
     shown = CertificateShown(
-        origin="ACME" if stored.origin == ORDERED else "UPLOADED",
+        origin="ACME" if stored.origin == ORDERED_ORIGIN else "UPLOADED",
         names=[stored.name],
         issuer=issuer_of(stored.chain),
         fingerprint=stored.fingerprint,
@@ -100,21 +100,21 @@ async def upload(ctx: Context, tx: Tx, call: Call) -> Reply:
             since=tx.now,
             expires=read.expires,
             renew=read.expires,
-            origin=UPLOADED,
+            origin=UPLOADED_ORIGIN,
         )
     )
-    return await _change(ctx, tx, call, row, live_certificate(read.expires, UPLOADED))
+    return await _change(ctx, tx, call, row, live_certificate(read.expires, UPLOADED_ORIGIN))
 
 
 @writes("domain.removeCertificate")
 async def remove(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     stored, certificate = row.read(StoredDomain), await tx.certificates.get(row.id)
-    if certificate is None or certificate.origin != UPLOADED:
+    if certificate is None or certificate.origin != UPLOADED_ORIGIN:
         raise Conflict("Upload a certificate first: there is none that could be removed")
     if stored.generate_certificate:
         # It is served until the one that is ordered now has taken its place.
-        await tx.certificates.set(replace(certificate, origin=REMOVED, renew=tx.now))
+        await tx.certificates.set(replace(certificate, origin=REMOVED_ORIGIN, renew=tx.now))
         return await _change(ctx, tx, call, row, {"problem": ""})
     await tx.certificates.forget(row.id)
     return await _change(ctx, tx, call, row, {"certificate_state": "NONE", "problem": "", **no_certificate()})
@@ -126,6 +126,6 @@ async def _change(ctx: Context, tx: Tx, call: Call, row: Row, fields: dict[str, 
     present = await tx.resources.find(domain.name, row.id)
     assert present is not None
     tx.nudge(route_topic(row.parent))
-    await tx.work.schedule(TEND, row.id, org=row.org)
+    await tx.work.schedule(DOMAIN_WORK, row.id, org=row.org)
     await record(ctx, tx, Event.UPDATED, present, call.actor, call, before=row.body, after=present.body)
     return Reply(in_dialect(call, present.body), present.tag)

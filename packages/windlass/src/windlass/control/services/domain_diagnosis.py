@@ -14,8 +14,8 @@ from windlass.base.zones.provider import ZoneFailure
 from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
 from windlass.control.records.domains import (
-    DOMAIN,
-    TEND,
+    DOMAIN_PREFIX,
+    DOMAIN_WORK,
     StoredDomain,
     challenge_id,
     refuse_own_name,
@@ -34,7 +34,7 @@ from windlass.control.services.domain_records import (
 )
 from windlass.control.services.domain_visits import BY_TLS, DomainVisits, visit
 from windlass.core.declare.fields import Maybe
-from windlass.core.words.domains import ANY, BadDomain, ascii_name, challenge_name
+from windlass.core.words.domains import WILDCARD_PREFIX, BadDomain, ascii_name, challenge_name
 from windlass.families.domain import (
     DomainCheck,
     DomainFinding,
@@ -92,7 +92,7 @@ async def _check(ctx: Context, org: str, subject: _Subject) -> Reply:
         zone = await _findings_of_zone(ctx, stored, subject.service)
     proof = proof_of(ctx, records, use_cdn=stored.use_cdn)
     if proof and subject.id and stored.state == "UNPROVED":
-        await ctx.store.write(lambda tx: tx.work.schedule(TEND, subject.id, org=org))
+        await ctx.store.write(lambda tx: tx.work.schedule(DOMAIN_WORK, subject.id, org=org))
     said = order.message if order else ""
     fetched = await _is_fetched(ctx, subject.id)
     findings = [
@@ -184,7 +184,7 @@ def _findings_of_way(
 
 async def _findings_of_zone(ctx: Context, domain: StoredDomain, service: str) -> list[DomainFinding]:
     """Returns whether the certificate of a domain with `*.` can be proved by DNS."""
-    if not domain.name.startswith(ANY) or not domain.generate_certificate:
+    if not domain.name.startswith(WILDCARD_PREFIX) or not domain.generate_certificate:
         return []
     try:
         place = await find_place(ctx, domain.name, service)
@@ -246,5 +246,5 @@ async def _findings_of_state(ctx: Context, reads: Reads, subject: _Subject) -> l
 
 
 async def _is_served_elsewhere(reads: Reads, subject: _Subject) -> bool:
-    held = await reads.names.holder(f"{DOMAIN}{subject.stored.name}")
+    held = await reads.names.holder(f"{DOMAIN_PREFIX}{subject.stored.name}")
     return held is not None and held.service != subject.service

@@ -14,7 +14,7 @@ from windlass.base.dns import DnsFailure, NameServer, RecordType
 from windlass.control.context.context import Context
 from windlass.control.records.domains import challenge_value, validation_domain
 from windlass.control.services.domain_proxies import proxy_of_records, title_of
-from windlass.core.words.domains import ANY, challenge_name
+from windlass.core.words.domains import WILDCARD_PREFIX, challenge_name
 from windlass.families.domain import Proxy
 
 Proof = Literal["", "CNAME", "TXT", "ADDRESS"]
@@ -28,12 +28,12 @@ Verdict = Literal[
 
 _MAX_SERVERS: Final = 5
 """More name servers of the machine are not asked."""
-SECONDS: Final = 15.0
+TIMEOUT: Final = 15.0
 """Time limit for all questions about one domain."""
 _MAX_LABELS: Final = 10
 """CAA records are looked for at the name and at so many names above it, less one."""
-_TIMEOUT_PROBLEM: Final = f"gives no answer within {SECONDS:.0f} seconds"
-_PROBE: Final = "windlass-check"
+_TIMEOUT_PROBLEM: Final = f"gives no answer within {TIMEOUT:.0f} seconds"
+_PROBE_LABEL: Final = "windlass-check"
 """The label that stands for all labels of a domain that begins with `*.`."""
 
 
@@ -93,12 +93,14 @@ async def look_at(ctx: Context, service: str, name: str) -> DomainRecords:
 
 def asked_name(name: str) -> str:
     """Returns the name whose addresses stand for a domain."""
-    return f"{_PROBE}.{name.removeprefix(ANY)}" if name.startswith(ANY) else name
+    return (
+        f"{_PROBE_LABEL}.{name.removeprefix(WILDCARD_PREFIX)}" if name.startswith(WILDCARD_PREFIX) else name
+    )
 
 
 async def _view(ctx: Context, server: NameServer, name: str) -> ServerView:
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT):
             first, second, texts = await asyncio.gather(
                 ctx.dns.ask(server, asked_name(name), RecordType.A),
                 ctx.dns.ask(server, asked_name(name), RecordType.AAAA),
@@ -118,7 +120,7 @@ async def _view(ctx: Context, server: NameServer, name: str) -> ServerView:
 
 async def _first_addresses(ctx: Context, servers: Sequence[NameServer], name: str) -> tuple[str, ...]:
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT):
             for server in servers:
                 try:
                     answers = await asyncio.gather(
@@ -146,7 +148,7 @@ def proof_of(ctx: Context, records: DomainRecords, *, use_cdn: bool) -> Proof:
 
 def record_proof_of(records: DomainRecords) -> Literal["", "CNAME", "TXT"]:
     """Returns the kind of record that proves a domain, whatever its addresses are; empty if none does."""
-    if not records.name.startswith(ANY) and any(
+    if not records.name.startswith(WILDCARD_PREFIX) and any(
         records.validation in view.aliases for view in records.answered
     ):
         return "CNAME"
@@ -207,7 +209,7 @@ def advice_of(records: DomainRecords) -> str:
     if records.problem:
         return f"{records.problem}."
     text = f"a TXT record {challenge_name(records.name)} with {records.challenge}"
-    if records.name.startswith(ANY):
+    if records.name.startswith(WILDCARD_PREFIX):
         return f"Make {text}: no record proves that {records.name} is yours yet."
     return (
         f"Make a CNAME record for {records.name} that points at {records.validation}, or {text}: no record "
@@ -217,11 +219,11 @@ def advice_of(records: DomainRecords) -> str:
 
 async def caa_of(ctx: Context, name: str) -> tuple[tuple[str, ...], str]:
     """Returns the CAA records that count for a name, and the problem with them; see RFC 8659."""
-    labels = name.removeprefix(ANY).split(".")
+    labels = name.removeprefix(WILDCARD_PREFIX).split(".")
     above = [".".join(labels[start:]) for start in range(len(labels) - 1)]
     for server in ctx.dns.servers[:1]:
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(TIMEOUT):
                 for each in above[:_MAX_LABELS]:
                     records = await ctx.dns.ask(server, each, RecordType.CAA)
                     if records.values:

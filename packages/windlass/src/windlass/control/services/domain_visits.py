@@ -23,17 +23,17 @@ from windlass.control.services.domain_proxies import proxy_of_answer
 from windlass.control.services.domain_records import DomainRecords, asked_name
 from windlass.core.declare.fields import Maybe
 from windlass.families.domain import PortAnswer, Proxy
-from windlass.routers.router import CHECK, Certificate, Challenge, RouteError
+from windlass.routers.router import CHECK_PREFIX, Certificate, Challenge, RouteError
 
 _PATH: Final = "/.well-known/acme-challenge/windlass-"
 """The path at which the gateway answers, followed by a random word. Challenges come before all routes."""
-_SECONDS: Final = 5.0
+_TIMEOUT: Final = 5.0
 _MAX_ADDRESSES: Final = 4
 """The number of addresses of a name that are opened by TLS."""
 _PROTOCOL: Final = "acme-tls/1"
 BY_TLS: Final = "tls-alpn-01"
 """The type of the challenges that the gateway answers by the same means."""
-_NOWHERE: Final = "It has no address that can be opened."
+_NO_ADDRESS_PROBLEM: Final = "It has no address that can be opened."
 
 
 class DomainVisits(Struct, frozen=True):
@@ -51,9 +51,9 @@ async def visit(ctx: Context, records: DomainRecords, *, by_tls: bool) -> Domain
     this gateway answers rightly."""
     has_https = by_tls and bool(ctx.settings.https_port)
     if not records.addresses:
-        return _failed(ctx, _NOWHERE, has_https=has_https)
+        return _failed(ctx, _NO_ADDRESS_PROBLEM, has_https=has_https)
     word, answer = secrets.token_hex(8), secrets.token_hex(16).encode()
-    host, path, id = asked_name(records.name), f"{_PATH}{word}", f"{CHECK}{word}"
+    host, path, id = asked_name(records.name), f"{_PATH}{word}", f"{CHECK_PREFIX}{word}"
     chain, key = challenge_certificate(host, answer, ctx.clock.now())
     certificate = Certificate((host,), chain.encode(), key) if has_https else None
     router = ctx.places.local.router
@@ -117,7 +117,7 @@ class _Visit:
         """Returns why the gateway was not reached at an address; empty if it was."""
         try:
             shown = await self._ctx.visits.tls.certificate(
-                address, port, self._host, _PROTOCOL, seconds=_SECONDS
+                address, port, self._host, _PROTOCOL, seconds=_TIMEOUT
             )
         except (NoAnswer, AddressRefused) as error:
             return str(error)
@@ -126,7 +126,7 @@ class _Visit:
 
     async def _fetch(self, scheme: str, port: int) -> HttpResult:
         return await self._ctx.visits.http.send(
-            "GET", f"{scheme}://{self._host}:{port}{self._path}", seconds=_SECONDS
+            "GET", f"{scheme}://{self._host}:{port}{self._path}", seconds=_TIMEOUT
         )
 
     def _is_ours(self, answer: HttpResult) -> bool:

@@ -11,9 +11,9 @@ from windlass.base.errors import Conflict
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.records.domains import (
-    DOMAIN,
-    TEND,
-    UPLOADED,
+    DOMAIN_PREFIX,
+    DOMAIN_WORK,
+    UPLOADED_ORIGIN,
     StoredDomain,
     proof_fields,
     refuse_own_name,
@@ -41,7 +41,7 @@ class Domains(Behaviour[CustomDomain]):
         draft.give(**proof_fields(ctx, service.id, name), **_first_state(spec))
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[CustomDomain]) -> None:
-        await tx.work.schedule(TEND, draft.id, org=draft.org)
+        await tx.work.schedule(DOMAIN_WORK, draft.id, org=draft.org)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[CustomDomain]) -> None:
         row, spec = change.row, change.spec
@@ -66,7 +66,7 @@ class Domains(Behaviour[CustomDomain]):
             }
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
-        await tx.work.schedule(TEND, row.id, org=row.org)
+        await tx.work.schedule(DOMAIN_WORK, row.id, org=row.org)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await release(tx, row)
@@ -79,7 +79,7 @@ async def _accept_name(ctx: Context, tx: Tx, id: str, service: Row, spec: Custom
     for sibling in await tx.resources.of_parent(service.id, domain.name):
         if sibling.id != id and sibling.read(StoredDomain).name == name:
             raise Conflict(f"domain: leave this one out: the service has {name} already")
-    held = await tx.names.holder(f"{DOMAIN}{name}")
+    held = await tx.names.holder(f"{DOMAIN_PREFIX}{name}")
     if held and held.port != id:
         holder = await tx.resources.find(domain.name, held.port)
         is_by_record = ctx.settings.domain_proof != "address"  # an address gives way to a record
@@ -93,7 +93,7 @@ async def _accept_name(ctx: Context, tx: Tx, id: str, service: Row, spec: Custom
 
 async def _has_upload(tx: Tx, row: Row) -> bool:
     certificate = await tx.certificates.get(row.id)
-    return certificate is not None and certificate.origin == UPLOADED
+    return certificate is not None and certificate.origin == UPLOADED_ORIGIN
 
 
 def _first_state(spec: CustomDomain) -> dict[str, object]:

@@ -17,7 +17,7 @@ from windlass.control.context.context import Context
 from windlass.control.context.places import cluster_of
 from windlass.control.records.deployments import cancel, name_of, refuse_in_deletion, status_of
 from windlass.control.records.links import links_of
-from windlass.control.records.previews import MODE, PreviewMark
+from windlass.control.records.previews import PREVIEW_MODE, PreviewMark
 from windlass.control.records.reachability import status_as_reachable
 from windlass.control.records.shown_deployments import details_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
@@ -33,7 +33,7 @@ from windlass.core.declare.resource import Spec
 from windlass.core.deploy.states import State, together
 from windlass.core.words.naming import with_article
 from windlass.families.cluster import Cluster, cluster
-from windlass.families.environment import LISTS, Environment, environment
+from windlass.families.environment import UNSUPPORTED_LISTS, Environment, environment
 from windlass.store import Reads, Row, StatusRow, Tx
 
 
@@ -64,7 +64,7 @@ class Environments(Behaviour[Environment]):
     async def updating(self, ctx: Context, tx: Tx, change: Change[Environment]) -> None:
         change.extras |= {"cluster": change.before.cluster_id}
         if change.row.read(PreviewMark).preview:
-            change.extras |= {"mode": MODE}
+            change.extras |= {"mode": PREVIEW_MODE}
 
 
 # Actions
@@ -80,7 +80,7 @@ class EnvironmentAction(NamedTuple):
     deployed."""
 
 
-_WHOLE: Final = {
+_ENVIRONMENT_ACTIONS: Final = {
     "deploy": EnvironmentAction(State.DEPLOYED),
     "redeploy": EnvironmentAction(State.DEPLOYED),
     "stop": EnvironmentAction(State.STOPPED, ends=True),
@@ -92,7 +92,7 @@ async def _delete(ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | N
     await delete_row(ctx, tx, call, service, at_once=call.asked(Removal).skip_reconcile)
 
 
-_CHOSEN: Final[Mapping[str, Callable[..., Awaitable[Accepted | None]]]] = {
+_SERVICE_ACTIONS: Final[Mapping[str, Callable[..., Awaitable[Accepted | None]]]] = {
     **{name: SERVICE_ACTIONS[name] for name in ("deploy", "restart-service", "stop", "uninstall")},
     "delete": _delete,
 }
@@ -107,19 +107,19 @@ class ChosenService(NamedTuple):
     """Path of the service in the body, for error messages."""
 
 
-@writes(*(f"environment.{name}" for name in _WHOLE))
+@writes(*(f"environment.{name}" for name in _ENVIRONMENT_ACTIONS))
 async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     environment, name = await target(tx, call), action_name(call)
     services = await services_of(ctx, tx, environment)
-    if _WHOLE[name].ends:
+    if _ENVIRONMENT_ACTIONS[name].ends:
         services = [service for service in reversed(services) if await was_begun(tx, service)]
     accepted = [await SERVICE_ACTIONS[name](ctx, tx, call, service, None) for service in services]
     begun = [deployment.id for deployment, _ in accepted]
-    first = begun[-1 if _WHOLE[name].ends else 0] if begun else environment.id
-    return await _note_request(ctx, tx, call, environment, _WHOLE[name].alone, first)
+    first = begun[-1 if _ENVIRONMENT_ACTIONS[name].ends else 0] if begun else environment.id
+    return await _note_request(ctx, tx, call, environment, _ENVIRONMENT_ACTIONS[name].alone, first)
 
 
-@writes(*(f"environment.service/{name}" for name in _CHOSEN))
+@writes(*(f"environment.service/{name}" for name in _SERVICE_ACTIONS))
 async def act_on_chosen(ctx: Context, tx: Tx, call: Call) -> Reply:
     environment = await target(tx, call)
     begun = [
@@ -171,7 +171,7 @@ async def _act(ctx: Context, tx: Tx, call: Call, target: ChosenService) -> Accep
     """Performs the action on a service. Prefixes error messages about a field with the path of the service in
     the body."""
     try:
-        return await _CHOSEN[action_name(call)](ctx, tx, call, target.row, target.asked)
+        return await _SERVICE_ACTIONS[action_name(call)](ctx, tx, call, target.row, target.asked)
     except (Invalid, Conflict) as refusal:
         field = refusal.message.partition(":")[0]
         if target.asked is None or field not in target.asked.__struct_fields__:
@@ -222,12 +222,12 @@ class Statuses(Struct, frozen=True):
 
     @property
     def document(self) -> Document:
-        return {**dict.fromkeys(LISTS, ()), "environment": self.environment, **self.services}
+        return {**dict.fromkeys(UNSUPPORTED_LISTS, ()), "environment": self.environment, **self.services}
 
 
 async def statuses_of(ctx: Context, reads: Reads, call: Call, environment: Row) -> Statuses:
     own = await status_of_environment(ctx, reads, call, environment)
-    services: dict[str, list[Document]] = {name: [] for name in LISTS}
+    services: dict[str, list[Document]] = {name: [] for name in UNSUPPORTED_LISTS}
     for family in ctx.kinds:
         rows = await reads.resources.of_parent(environment.id, family)
         services[f"{family}s"] = [await whole_status(ctx, reads, call, row) for row in rows]

@@ -34,9 +34,9 @@ from windlass.engines.engine import (
 from windlass.engines.workload import Instance, Phase, Workload
 from windlass.store import DeploymentRow, Row, Tx
 
-SHELL: Final = ("sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
+SHELL_COMMAND: Final = ("sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec sh")
 """The default command: bash if it is installed, otherwise sh."""
-_PIECE: Final = 64 * 1024
+_CHUNK_BYTES: Final = 64 * 1024
 _CONNECT_TIMEOUT: Final = 10.0
 """Seconds after which connecting to a port fails."""
 _MAX_SHOWN_LENGTH: Final = 2000
@@ -113,7 +113,7 @@ async def open_session(ctx: Context, call: Call, service: Row) -> ExecutionSessi
         return await _open_connection(ctx, call, service, serving)
     asked = call.asked(ExecRequest)
     instance = await _find_instance(ctx, service, serving, asked.instance)
-    command = tuple(asked.command) or SHELL
+    command = tuple(asked.command) or SHELL_COMMAND
     terminal = TerminalSize(asked.columns, asked.rows) if asked.tty else None
     shown = " ".join(asked.command)[:_MAX_SHOWN_LENGTH] or "a shell"
     if serving is not None:
@@ -161,7 +161,7 @@ class PortConnection:
 
     async def read(self) -> bytes:
         try:
-            return await self._reader.read(_PIECE)
+            return await self._reader.read(_CHUNK_BYTES)
         except OSError:
             return b""
 

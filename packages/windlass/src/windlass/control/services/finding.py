@@ -13,7 +13,7 @@ from windlass.base.errors import Invalid, Missing
 from windlass.control.context.call import READING, Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.request.permissions import Visibility, forbidden
-from windlass.control.request.reading import EVERYTHING, paging, slice_of
+from windlass.control.request.reading import UNPAGED, paging, slice_of
 from windlass.core.access import ResourceLocation, may
 from windlass.core.declare.registry import Operation, Paging, Registry
 from windlass.core.declare.resource import Family, Verb
@@ -178,7 +178,7 @@ class Search:
 
     async def _list(self, part: PathPart, listing: Operation, above: Match) -> list[Match]:
         """Returns the matching items of a list with a handler of its own."""
-        everything = Paging(page=1, page_size=EVERYTHING)
+        everything = Paging(page=1, page_size=UNPAGED)
         call = msgspec.structs.replace(
             self._call, operation=listing, ids=(above.ids[0],), query=everything, paging_asked=True
         )

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from windlass.base.errors import Conflict, Failure, Invalid, Missing, TooMany, Unavailable, Unprocessable
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.records.git_webhooks import PATH, address_of, find_or_add_webhook, secret_of
+from windlass.control.records.git_webhooks import WEBHOOK_PATH, address_of, find_or_add_webhook, secret_of
 from windlass.control.records.recording import emit_asked
 from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.request.paths import target
@@ -70,12 +70,12 @@ async def list_providers(ctx: Context, call: Call) -> Reply:
     return Reply(results([encode(_shown_provider(row)) for row in tokens]))
 
 
-_OWN: Final = [
+_OPERATIONS_OF_PEOPLE: Final = [
     f"list{name}{what}" for name in ("Github", "Gitlab", "Bitbucket") for what in ("Repositories", "Branches")
 ]
 
 
-@reads("listGitAuthProviders", *_OWN)
+@reads("listGitAuthProviders", *_OPERATIONS_OF_PEOPLE)
 async def list_nothing(ctx: Context, call: Call) -> Reply:
     """Returns the empty list: people link no accounts of git servers."""
     return Reply(results([]))
@@ -265,7 +265,7 @@ def _compared(
 
 def _find_ours(installed: list[InstalledWebhook], webhook: GitWebhookRow) -> InstalledWebhook | None:
     """Returns our webhook at the git server, although it may have the address of a former `public_url`."""
-    return next((one for one in installed if one.url.endswith(f"{PATH}{webhook.id}")), None)
+    return next((one for one in installed if one.url.endswith(f"{WEBHOOK_PATH}{webhook.id}")), None)
 
 
 def _status(status: str, repository: GitRepositoryRequest) -> Document:

@@ -18,7 +18,7 @@ from windlass.control.request.permissions import allows
 from windlass.core.access import Scope
 from windlass.core.declare.document import Document
 from windlass.core.words.events import Event
-from windlass.core.words.git_pushes import FOUND_BY_LOOKING, SENTENCES, PushResult
+from windlass.core.words.git_pushes import FOUND_BY_LOOKING, RESULT_SENTENCES, PushResult
 from windlass.sources.git import GitError
 from windlass.sources.git_servers.repositories import repository_key
 from windlass.store import Reads, Row, Tx
@@ -148,7 +148,7 @@ async def list_pushes(ctx: Context, call: Call) -> Reply:
 
 
 def _shown_push(row: GitPushRow) -> Document:
-    sentence = SENTENCES[row.result]
+    sentence = RESULT_SENTENCES[row.result]
     notes = [row.note] if row.note else []
     if not row.webhook:
         notes.append(FOUND_BY_LOOKING)

@@ -12,7 +12,7 @@ from windlass.control.records.shown_deployments import shown_deployment
 from windlass.control.reporting import frames
 from windlass.control.services.services import find_deployment, freshness
 from windlass.core.declare.traits import StreamOptions
-from windlass.core.deploy.states import OPEN
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS
 from windlass.store import DeploymentRow, Row, inside_topic, status_topic
 
 
@@ -39,7 +39,7 @@ async def _events(
                 break
             if reader.event == before:
                 await reader.news()
-    yield frames.END
+    yield frames.END_REMARK
 
 
 class _DeploymentReader(SharedReader):
@@ -65,5 +65,5 @@ class _DeploymentReader(SharedReader):
             fresh = await freshness(self._ctx, source, self._service, status)
             data = encode(shown_deployment(self._call, self._service, row, status, fresh))
             mark = hashlib.blake2b(data, digest_size=8).hexdigest().encode()
-            self.event, self.over = frames.event(mark, data), row.status not in OPEN
+            self.event, self.over = frames.event(mark, data), row.status not in OPEN_STATES_OF_DEPLOYMENTS
         return self.event != before

@@ -72,7 +72,7 @@ async def follow_status(ctx: Context, call: Call) -> Reply:
 
 
 async def _snapshot_only(state: StatusSnapshot) -> AsyncGenerator[bytes, None]:
-    yield event_between(None, state) + frames.END
+    yield event_between(None, state) + frames.END_REMARK
 
 
 async def _follow(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes, None]:
@@ -86,7 +86,7 @@ async def _follow(ctx: Context, call: Call, row: Row) -> AsyncGenerator[bytes, N
             else:
                 yield reader.event_since(before)
                 before = now
-    yield frames.END
+    yield frames.END_REMARK
 
 
 class _StatusReader(SharedReader):

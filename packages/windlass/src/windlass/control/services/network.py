@@ -12,19 +12,19 @@ from windlass.core.declare.shapes import Network, NetworkRequest
 from windlass.core.settings.values import AdvancedValues, changed_in
 from windlass.store import Tx
 
-_STICKY: Final = "network.ingress.enable_sticky_session"
+_STICKY_SETTING: Final = "network.ingress.enable_sticky_session"
 
 
 @reads("*.network")
 async def read_network(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
-    return Reply(encode(Network(sticky_session=AdvancedValues(row.body)[_STICKY])))
+    return Reply(encode(Network(sticky_session=AdvancedValues(row.body)[_STICKY_SETTING])))
 
 
 @writes("*.editNetwork")
 async def edit_network(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     wanted = call.sent(NetworkRequest).sticky_session
-    changed = {name: value for name, value in changed_in(row.body).items() if name != _STICKY}
-    await store_changes(ctx, tx, call, row, changed | ({_STICKY: True} if wanted else {}))
+    changed = {name: value for name, value in changed_in(row.body).items() if name != _STICKY_SETTING}
+    await store_changes(ctx, tx, call, row, changed | ({_STICKY_SETTING: True} if wanted else {}))
     return Reply(encode(Network(sticky_session=wanted)))

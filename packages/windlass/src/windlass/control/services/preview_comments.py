@@ -15,7 +15,7 @@ from windlass.control.records.previews import StoredPreview
 from windlass.control.services.environments import services_of
 from windlass.control.services.git_servers import access_of, token_of
 from windlass.control.services.git_webhooks import key_of_service
-from windlass.core.words.previews import SENTENCES, PreviewState
+from windlass.core.words.previews import STATE_SENTENCES, PreviewState
 from windlass.sources.git_servers.client import GitServerAccess, GitServerClient
 from windlass.sources.git_servers.failures import GitServerFailure, GitServerProblem
 from windlass.sources.git_servers.pull_requests import CommitState
@@ -114,7 +114,7 @@ async def _set_status(client: GitServerClient, path: str, preview: StoredPreview
     if preview.state is PreviewState.ENDED or not preview.commit_id:
         return
     state = _STATES.get(preview.state, CommitState.PENDING)
-    await client.set_status(path, preview.commit_id, state, SENTENCES[preview.state], preview.address)
+    await client.set_status(path, preview.commit_id, state, STATE_SENTENCES[preview.state], preview.address)
 
 
 def _mark(id: str) -> str:
@@ -140,4 +140,4 @@ def text_of(id: str, preview: StoredPreview, now: int) -> str:
     if preview.state is PreviewState.WAITING_FOR_APPROVAL:
         rows.append(("To approve it", f"`windlass preview approve {id} --commit-id {preview.commit_id}`"))
     lines = ["| Preview | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
-    return "\n".join([SENTENCES[preview.state], "", *lines, "", _mark(id)])
+    return "\n".join([STATE_SENTENCES[preview.state], "", *lines, "", _mark(id)])

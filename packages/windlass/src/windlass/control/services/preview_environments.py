@@ -19,7 +19,7 @@ from windlass.control.records.deployments import accept, name_of, status_of
 from windlass.control.records.links import links_of
 from windlass.control.records.names import refuse_outside
 from windlass.control.records.previews import (
-    MODE,
+    PREVIEW_MODE,
     StoredPreview,
     call_of,
     change_preview,
@@ -33,7 +33,7 @@ from windlass.control.services.environments import services_of
 from windlass.control.services.git_webhooks import key_of_service
 from windlass.control.services.preview_commits import is_built_from
 from windlass.core.declare.document import Document
-from windlass.core.deploy.states import AT_REST, State, is_failure
+from windlass.core.deploy.states import STATES_WITHOUT_INSTANCES, State, is_failure
 from windlass.core.words.previews import PreviewState
 from windlass.families.environment import environment
 from windlass.families.variable import secret
@@ -69,7 +69,7 @@ async def make_environment(ctx: Context, tx: Tx, base: Row, row: Row) -> Row:
     copy = EnvironmentCopy(
         {"name": await _free_name(tx, base.parent, stored.name, row.id)},
         changes,
-        {"mode": MODE, "preview": _mark(base, row, stored)},
+        {"mode": PREVIEW_MODE, "preview": _mark(base, row, stored)},
         environment_of(row.id),
         with_secrets=not stored.is_fork,
     )
@@ -175,7 +175,7 @@ async def state_of(ctx: Context, reads: Reads, made: Row) -> PreviewState:
         return PreviewState.DEPLOYING
     if any(is_failure(state) for state in states):
         return PreviewState.FAILED
-    if states and all(State(state) in AT_REST for state in states):
+    if states and all(State(state) in STATES_WITHOUT_INSTANCES for state in states):
         return PreviewState.STOPPED
     return PreviewState.RUNNING
 

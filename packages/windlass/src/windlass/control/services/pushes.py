@@ -31,15 +31,23 @@ from windlass.control.request.changing import apply_changes
 from windlass.control.request.paths import target
 from windlass.control.services.actions import deploy
 from windlass.control.workloads.repositories import check_holder, holder_fact, provide_repository
-from windlass.core.declare.shapes import PUSHED, Branch
+from windlass.core.declare.shapes import PUSHED_REPOSITORY, Branch
 from windlass.core.declare.traits import DeployRequest
 from windlass.core.deploy.progress import PushedRef
 from windlass.core.deploy.states import Progress
-from windlass.families.application import GIT, Application
+from windlass.families.application import GIT_SOURCE, Application
 from windlass.sources.git import GitError
 from windlass.sources.git.messages import printable
 from windlass.sources.push import PackFile, PushHead, PushRefused, RefUpdate
-from windlass.sources.push.commands import FLUSH, KEEP_ALIVE, OUTPUT, PROGRESS, ZERO, on_band, report_of
+from windlass.sources.push.commands import (
+    FLUSH_PACKET,
+    KEEP_ALIVE,
+    OUTPUT,
+    PROGRESS,
+    ZERO_COMMIT,
+    on_band,
+    report_of,
+)
 from windlass.sources.push.repositories import new_kept_ref
 from windlass.store import DeploymentRow, Row, Tx
 
@@ -47,14 +55,14 @@ _HEADS, _TAGS = "refs/heads/", "refs/tags/"
 _SHORT_COMMIT_LENGTH: Final = 12
 _KEEPALIVE_INTERVAL: Final = 5.0
 """Seconds without output after which an empty packet is sent, for proxies that end silent connections."""
-_LINES: Final = 1000
+_MAX_QUEUED_LINES: Final = 1000
 _MAX_REFS: Final = 10_000
 _MAX_REF_NAMES_BYTES: Final = 2 * 1024**2
 """The number of branches and tags of one repository, and of the bytes in their names. Git lists all of them
 to each client."""
-_WAIT: Final = 600.0
+_PLACE_TIMEOUT: Final = 600.0
 """Seconds for which a push that has arrived waits for a place. Only a few of an application may wait."""
-_PROBLEM: Final = "something went wrong here: the log of the server has the reason"
+_INTERNAL_ERROR: Final = "something went wrong here: the log of the server has the reason"
 
 
 def caller_of(row: Row, call: Call) -> ReadCaller:
@@ -79,7 +87,7 @@ async def repository_to_push(ctx: Context, call: Call) -> Row:
 def _require_own_repository(spec: Application) -> None:
     """Refuses applications that are built from another repository. One that is built from uploads may be
     pushed to: the first push makes this repository its source."""
-    if spec.source == GIT and not takes_pushes(spec) and spec.git_repository:
+    if spec.source == GIT_SOURCE and not takes_pushes(spec) and spec.git_repository:
         raise Conflict(
             f"Push to {spec.git_repository.url}, from which this application is built. To push here, set its "
             "git_repository.url to windlass://push, or run `windlass init --push` in its folder"
@@ -158,7 +166,7 @@ async def judge_push(ctx: Context, call: Call, row: Row, head: PushHead) -> Inco
             )
         elif is_deployed:
             deployed, kept = update, new_kept_ref()
-            for_git.append(RefUpdate(ZERO, update.new, kept))
+            for_git.append(RefUpdate(ZERO_COMMIT, update.new, kept))
         else:
             for_git.append(update)
     return IncomingPush(row, call, head, branch, refused, tuple(for_git), deployed, kept)
@@ -204,7 +212,7 @@ def _why_refused(update: RefUpdate, head: PushHead, known: Mapping[str, str], *,
         return "only branches and tags are stored"
     if is_deployed and update.is_deletion:
         return "this branch is deployed: choose another branch for the application, or delete the application"
-    if update.old != known.get(update.ref, ZERO):
+    if update.old != known.get(update.ref, ZERO_COMMIT):
         return "fetch first: another push has moved it"
     return ""
 
@@ -252,7 +260,7 @@ class PushRun:
         unpacked = "ok"
         try:
             with self._held:
-                await self._places.enter(caller_of(push.row, push.call), self._held, _WAIT)
+                await self._places.enter(caller_of(push.row, push.call), self._held, _PLACE_TIMEOUT)
                 if not await self._allowed():
                     raise PushRefused("this token may not do that any more: it has ended, or its rights have")
                 stored = await self._ctx.pushed.receive(push.row.id, push.pack) if push.pack else {}
@@ -273,12 +281,14 @@ class PushRun:
             self._finish(outcomes, unpacked)
 
     def _finish(self, outcomes: Mapping[str, str], unpacked: str) -> None:
-        ordered = {update.ref: outcomes.get(update.ref, _PROBLEM) for update in self._push.head.updates}
+        ordered = {
+            update.ref: outcomes.get(update.ref, _INTERNAL_ERROR) for update in self._push.head.updates
+        }
         report = report_of(ordered, unpacked=unpacked)
         if "report-status" not in self._push.head.capabilities:
             report = b""
         if self._push.has_bands:
-            report = (on_band(OUTPUT, report) if report else b"") + FLUSH
+            report = (on_band(OUTPUT, report) if report else b"") + FLUSH_PACKET
         self._pieces.put_nowait(report)
         self._pieces.put_nowait(None)
 
@@ -304,7 +314,7 @@ class PushRun:
         ctx, push = self._ctx, self._push
         if not await ctx.pushed.is_commit(push.row.id, update.new):
             return "a branch must be at a commit"
-        if update.old != ZERO and not await ctx.pushed.is_behind(push.row.id, update.old, update.new):
+        if update.old != ZERO_COMMIT and not await ctx.pushed.is_behind(push.row.id, update.old, update.new):
             self._say(
                 f"This push is forced: {push.branch} was at {update.old[:_SHORT_COMMIT_LENGTH]}, "
                 "which is no part of its history now."
@@ -339,7 +349,7 @@ class PushRun:
     async def _follow(self, deployment: DeploymentRow) -> None:
         """Sends the lines of a deployment until it ends."""
         ctx, service = self._ctx, self._push.row.id
-        lines = ctx.logs.follow(service, _LINES, deployment=deployment.id)
+        lines = ctx.logs.follow(service, _MAX_QUEUED_LINES, deployment=deployment.id)
         over = partial(has_ended, ctx, deployment.id)
         async with aclosing(until_over(ctx, service, over, lines)) as following:
             async for piece in following:
@@ -386,8 +396,8 @@ class PushRun:
 
 def _own_repository(spec: Application, branch: str) -> Mapping[str, object]:
     """Returns the settings of an application that was built from uploads, and is now built from pushes."""
-    repository = {"url": PUSHED, "branch": branch, "root_path": spec.root_path or "/"}
-    return {"source": GIT, "root_path": None, "git_repository": repository}
+    repository = {"url": PUSHED_REPOSITORY, "branch": branch, "root_path": spec.root_path or "/"}
+    return {"source": GIT_SOURCE, "root_path": None, "git_repository": repository}
 
 
 class LineOfLog(Struct):

@@ -12,7 +12,7 @@ from windlass.control.request.paths import target
 from windlass.control.request.reading import paging, slice_of
 from windlass.control.workloads.registries import open_registry, registry_settings
 from windlass.engines.image_names import DOCKER_HUB, newest_first
-from windlass.engines.registries import KINDS, host_of
+from windlass.engines.registries import REGISTRY_KINDS, host_of
 from windlass.families.container_registry import (
     ContainerRegistry,
     ImagesQuery,
@@ -20,14 +20,14 @@ from windlass.families.container_registry import (
     container_registry,
 )
 from windlass.registries.client import RegistryClient
-from windlass.registries.docker_hub import OFFICIAL, public_images, search_images
+from windlass.registries.docker_hub import OFFICIAL_NAMESPACE, public_images, search_images
 from windlass.registries.refusals import Problem, RegistryFailure
 
 MAX_TAGS: Final = 10_000
 MAX_IMAGES: Final = 10_000
 _WITH_TAGS: Final = 100
 """Maximum number of images on a page whose tags are read."""
-SECONDS: Final = 90
+TIMEOUT: Final = 90
 """Time limit for reading the images of a page and their tags, in seconds."""
 _AT_ONCE: Final = 4
 """Number of images whose tags are read concurrently."""
@@ -38,13 +38,13 @@ async def list_images(ctx: Context, call: Call) -> Reply:
     row, query = await target(ctx.store.reads, call), call.asked(ImagesQuery)
     spec = registry_settings(ctx, row)
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT):
             return await _list(ctx, spec, call, query)
     except RegistryFailure as failure:
         raise failure_answer(failure) from failure
     except TimeoutError as error:
         raise Conflict(
-            f"Ask for a smaller page, or for one image: the registry does not answer within {SECONDS} seconds"
+            f"Ask for a smaller page, or for one image: the registry does not answer within {TIMEOUT} seconds"
         ) from error
 
 
@@ -80,7 +80,7 @@ async def _list_hub(ctx: Context, spec: ContainerRegistry, call: Call, query: Im
     if query.search:
         names, count = await search_images(ctx.out, query.search, *paging(call))
     else:
-        names, count = await public_images(ctx.out, spec.config.username or OFFICIAL, *paging(call))
+        names, count = await public_images(ctx.out, spec.config.username or OFFICIAL_NAMESPACE, *paging(call))
     images = [RegistryImage(image_name=name, versions=[], is_complete=False) for name in names]
     return Reply(results([encode(image) for image in images], *paging(call), count))
 
@@ -91,7 +91,10 @@ async def _catalogue(
     try:
         listed = await registry.images(MAX_IMAGES)
     except RegistryFailure as failure:
-        if KINDS[spec.kind].has_catalogue and failure.problem not in {Problem.RIGHT, Problem.NOT_A_REGISTRY}:
+        if REGISTRY_KINDS[spec.kind].has_catalogue and failure.problem not in {
+            Problem.RIGHT,
+            Problem.NOT_A_REGISTRY,
+        }:
             raise
         raise Conflict(
             "imageName: choose an image by its name: this registry lists none for this login"

@@ -21,7 +21,7 @@ from windlass.control.context.git_reader import ReadCaller
 from windlass.control.request.paths import target
 from windlass.control.request.references import check_reference
 from windlass.control.workloads.repositories import source_at
-from windlass.control.workloads.work_folders import DETECTIONS, work_folder
+from windlass.control.workloads.work_folders import DETECTION_PREFIX, work_folder
 from windlass.core.declare.shapes import GitRepositoryRequest, normalise_repository
 from windlass.families.git_token import git_token
 from windlass.families.repository_files import (
@@ -118,7 +118,7 @@ def aside(look: Callable[[Path], T]) -> Look[T]:
 
 
 async def _fetch(ctx: Context, org: str, source: GitSource, look: Look[T]) -> T:
-    async with work_folder(ctx, f"{DETECTIONS}{ids.new_id()}") as folder:
+    async with work_folder(ctx, f"{DETECTION_PREFIX}{ids.new_id()}") as folder:
         await ctx.git.fetch(source, folder)
         return await look(org, folder / source.root_path.strip("/"))
 

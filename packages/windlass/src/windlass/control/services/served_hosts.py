@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from windlass.base.clock import MINUTE, SECOND
 from windlass.control.context.context import Context
-from windlass.control.records.domains import DOMAIN
-from windlass.store import MAY_HAVE_MISSED, ROUTE
+from windlass.control.records.domains import DOMAIN_PREFIX
+from windlass.store import MAY_HAVE_MISSED, ROUTE_PREFIX
 
 _MAX_AGE: Final = MINUTE
 """How long the names are kept if no nudge says that they have changed: a nudge may be lost."""
@@ -33,7 +33,7 @@ class ServedHosts:
         self._changes_read = 0
         """The count when the names were read last."""
         self._reading = asyncio.Lock()
-        ctx.store.listen(self._note_nudge, ROUTE.rstrip(":"), MAY_HAVE_MISSED)
+        ctx.store.listen(self._note_nudge, ROUTE_PREFIX.rstrip(":"), MAY_HAVE_MISSED)
 
     def _note_nudge(self, topic: str) -> None:
         self._changes += 1
@@ -68,4 +68,4 @@ class ServedHosts:
             return first in self._names
         # Not the names that only a domain with `*.` covers: a proxy would order a certificate for each one
         # that a visitor invents, until its authority refuses those of others.
-        return f"{DOMAIN}{name}" in self._names
+        return f"{DOMAIN_PREFIX}{name}" in self._names

@@ -42,17 +42,17 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.executions import RunRequest
 from windlass.core.declare.registry import runs_once, sub_actions_of
 from windlass.core.declare.spec import Spec
-from windlass.core.declare.traits import DEPLOYABLE, Rollback
+from windlass.core.declare.traits import DEPLOYABLE_TRAIT, Rollback
 from windlass.core.deploy.hosts import label
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.core.deploy.states import Do, Progress, State
-from windlass.core.settings.values import FIELD, changed_in
+from windlass.core.settings.values import SETTINGS_FIELD, changed_in
 from windlass.engines.engine import unmet
 from windlass.sources.git import GitCommit, GitError
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 
-@behaves(trait=DEPLOYABLE)
+@behaves(trait=DEPLOYABLE_TRAIT)
 class Services(Behaviour[Spec]):
     """The common behaviour of all services: status, names and variables. The service kind adds its own
     behaviour."""
@@ -65,7 +65,7 @@ class Services(Behaviour[Spec]):
         _check_engine_support(kind, place, draft.spec)
         await kind.creating(ctx, tx, draft)
         if draft.copy_of and (changed := changed_in(draft.copy_of.body)):
-            draft.give(**{FIELD: changed})
+            draft.give(**{SETTINGS_FIELD: changed})
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
         assert draft.parent is not None

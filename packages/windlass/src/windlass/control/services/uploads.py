@@ -37,8 +37,8 @@ UPLOAD_RETENTION: Final = DAY
 """Time without progress after which an unneeded upload is removed."""
 USED_WITHIN: Final = HOUR
 """Time for which a complete upload is kept to be deployed, even if space is needed."""
-_BATCH: Final = 1024 * 1024
-_OFFSET: Final = "upload-offset"
+_BATCH_BYTES: Final = 1024 * 1024
+_OFFSET_HEADER: Final = "upload-offset"
 
 
 @prepares("upload.create")
@@ -116,7 +116,7 @@ async def receive_part(ctx: Context, call: Call, pieces: AsyncIterator[bytes], l
         if offset != file.size:
             raise Conflict(
                 f"offset: continue at byte {file.size}: that many bytes have arrived",
-                {_OFFSET: str(file.size)},
+                {_OFFSET_HEADER: str(file.size)},
             )
         if offset + (length or 0) > spec.size:
             raise _too_long(spec)
@@ -129,14 +129,14 @@ async def receive_part(ctx: Context, call: Call, pieces: AsyncIterator[bytes], l
             await in_thread(file.sync)
             await ctx.point("part arrived")
             row = await _note(ctx, row, {"offset": file.size})
-        return Reply(in_dialect(call, row.body), row.tag, headers={_OFFSET: str(file.size)})
+        return Reply(in_dialect(call, row.body), row.tag, headers={_OFFSET_HEADER: str(file.size)})
 
 
 async def tell_offset(ctx: Context, call: Call) -> Reply:
     """Returns the number of received bytes of an upload, in a header."""
     row = await target(ctx.store.reads, call)
     await check_here(ctx, row.parent)
-    return Reply(headers={_OFFSET: str(ctx.uploads.size(row))})
+    return Reply(headers={_OFFSET_HEADER: str(ctx.uploads.size(row))})
 
 
 @prepares("upload.complete")
@@ -150,7 +150,7 @@ async def check_content(ctx: Context, call: Call) -> None:
     if has < spec.size:
         raise Conflict(
             f"Send the rest first, from byte {has}: {has} of {spec.size} bytes have arrived",
-            {_OFFSET: str(has)},
+            {_OFFSET_HEADER: str(has)},
         )
     application = await parent_of(ctx.store.reads, call)
     with ctx.uploads.writing(row):
@@ -227,7 +227,7 @@ async def _batches(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     held = bytearray()
     async for piece in pieces:
         held += piece
-        if len(held) >= _BATCH:
+        if len(held) >= _BATCH_BYTES:
             yield bytes(held)
             held.clear()
     if held:

@@ -12,7 +12,7 @@ from windlass.control.request.permissions import Visibility
 from windlass.control.variables.injected import injected_variables, kinds_in
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
-from windlass.core.deploy.injected_variables import LISTED, PREFIX, BuiltIn
+from windlass.core.deploy.injected_variables import LISTED_PREFIX, RESERVED_PREFIXES, BuiltIn
 from windlass.store import Reads, Row
 
 
@@ -30,7 +30,7 @@ async def list_injected(ctx: Context, call: Call) -> Reply:
     shown = [
         variable
         for variable in sorted(injected.built_in, key=_is_by_id)  # keys without ids come first
-        if variable.owner in owners and (call.dialect.is_full or not variable.key.startswith(LISTED))
+        if variable.owner in owners and (call.dialect.is_full or not variable.key.startswith(LISTED_PREFIX))
     ]
     return Reply(results([encode(_document(ctx, variable, owners[variable.owner])) for variable in shown]))
 
@@ -45,7 +45,7 @@ async def _seen_neighbours(reads: Reads, call: Call, owners: Collection[str]) ->
 
 
 def _is_by_id(variable: BuiltIn) -> bool:
-    return variable.key.startswith(PREFIX)
+    return variable.key.startswith(RESERVED_PREFIXES)
 
 
 async def _place_of(ctx: Context, reads: Reads, levels: list[Row]) -> Place:

@@ -29,20 +29,20 @@ from windlass.control.workloads.repositories import source_in
 from windlass.control.workloads.uploads import commit_of, find_upload, unpack_upload
 from windlass.control.workloads.work_folders import work_folder
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord, PushedRef
-from windlass.core.deploy.states import BUILDS, DeploymentStage
+from windlass.core.deploy.states import ACTIONS_WITH_BUILD, DeploymentStage
 from windlass.core.settings.values import AdvancedValues
-from windlass.families.application import GIT, Application
+from windlass.families.application import GIT_SOURCE, Application
 from windlass.sources.git import GitCommit, GitSource
 from windlass.sources.git.remote import Progress
-from windlass.sources.upload import ID, UploadError
+from windlass.sources.upload import ID_DIGITS, UploadError
 from windlass.store import Row
 
 _MAX_SEARCHED_DEPLOYMENTS = 200
 """Number of past deployments that are searched for an earlier build."""
-_ALL = "*"
+_ALL_VARIABLES = "*"
 """A name that stands for all declared variables except secrets, in a set of build argument names."""
 _PROGRESS: Final = re.compile("remote: |Receiving objects: |Resolving deltas: ")
-_FORM = 2
+_ARTIFACT_FORMAT = 2
 """Version of the artifact format. Artifacts of an earlier version keep running, but are not reused for a
 deployment."""
 
@@ -103,8 +103,8 @@ def _say_remark(say: Progress, line: str) -> None:
 async def _upload_of(ctx: Context, build_input: BuildInput) -> Row | None:
     """Returns the upload of a deployment; None if the deployment is built from a repository."""
     asked, service = particulars(build_input.deployment).git_commit_id, build_input.service
-    is_from_git = service.read(Application).source == GIT
-    if is_from_git and (asked is None or len(asked) < ID):
+    is_from_git = service.read(Application).source == GIT_SOURCE
+    if is_from_git and (asked is None or len(asked) < ID_DIGITS):
         return None
     upload = await find_upload(ctx.store.reads, service.id, asked)
     if upload is None and not is_from_git:
@@ -193,7 +193,7 @@ def cache_secret_of(ctx: Context, service: str) -> str:
 def _chosen_arguments(build_input: BuildInput, names: Collection[str]) -> dict[str, str]:
     """Returns the build arguments with these names, or all declared variables."""
     inputs = build_input.inputs
-    chosen = inputs.declared if _ALL in names else names
+    chosen = inputs.declared if _ALL_VARIABLES in names else names
     return {name: value for name, value in inputs.arguments.items() if name in chosen}
 
 
@@ -203,13 +203,13 @@ def _arguments_of(source: Path, path: str, settings: BuildSettings) -> Collectio
     Steps of a detected recipe may read any variable. Errors in a Dockerfile are reported by the builder.
     """
     if settings.is_dockerfile_left_out:
-        return {_ALL}
+        return {_ALL_VARIABLES}
     try:
         source, file = source.resolve(), (source / path).resolve()
         if not file.is_relative_to(source):  # some files of the machine, such as /proc/kmsg, never end
             return frozenset()
         if not file.exists():
-            return {_ALL}
+            return {_ALL_VARIABLES}
         return declared_arguments(read_small_text(file))
     except (BuildError, DockerfileError, OSError, RuntimeError):  # for example an invalid file name
         return frozenset()
@@ -226,7 +226,7 @@ async def _earlier_build(
     async for row in newest_first(ctx, service.id, _MAX_SEARCHED_DEPLOYMENTS):
         details = particulars(row)
         build = details.made
-        if row.action not in BUILDS or build is None or build.base != base:
+        if row.action not in ACTIONS_WITH_BUILD or build is None or build.base != base:
             continue
         values = _digest(_chosen_arguments(build_input, build.arguments))
         if build.values == values and await place.builder.find(service.id, build.artifact.key):
@@ -240,7 +240,7 @@ def _base(service: Row, commit: str) -> str:
     url, root_path = _place_of(spec)
     how = [spec.build_mode, spec.dockerfile_path or None, spec.docker_target_build_stage or None]
     inputs = _settings_of(service).inputs
-    return _digest([_FORM, url, root_path, commit, how, inputs])
+    return _digest([_ARTIFACT_FORMAT, url, root_path, commit, how, inputs])
 
 
 def _place_of(spec: Application) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from windlass.store import Reads, Row, Tx
 
 # Letters and digits need no escaping in URLs, shells and configuration files.
 _LETTERS: Final = string.ascii_letters + string.digits
-_LENGTH: Final = 40
+_PASSWORD_LENGTH: Final = 40
 _LOGIN, _PASSWORD, _DATABASE = "master_login", "master_password", "master_database"
 
 
@@ -38,7 +38,7 @@ async def credentials_of(ctx: Context, reads: Reads, row: Row) -> DatabaseLogin:
 
 def _new_credentials(type: str) -> dict[str, str]:
     kind = kind_of(type)
-    password = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
+    password = "".join(secrets.choice(_LETTERS) for _ in range(_PASSWORD_LENGTH))
     return {_LOGIN: kind.login, _PASSWORD: password, _DATABASE: kind.database}
 
 

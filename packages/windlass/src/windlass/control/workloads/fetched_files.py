@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from windlass.builders.builder import FILES, BuildSettings, Order
+from windlass.builders.builder import FILES_BUILDER, BuildSettings, Order
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, particulars
 from windlass.control.workloads.build_input import BuildInput
@@ -79,5 +79,7 @@ async def fetch_files(
 
 def _settings(base: ImageForFiles | None) -> BuildSettings:
     if base is None:
-        return BuildSettings(builder=FILES)
-    return BuildSettings(builder=FILES, base=base.ref, base_chosen_in=base.chosen_in, mounts=base.mounts)
+        return BuildSettings(builder=FILES_BUILDER)
+    return BuildSettings(
+        builder=FILES_BUILDER, base=base.ref, base_chosen_in=base.chosen_in, mounts=base.mounts
+    )

@@ -11,7 +11,7 @@ from windlass.control.context.context import Context
 from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.core.declare.document import with_hidden
 from windlass.core.declare.stored import read_decoded
-from windlass.engines.registries import KINDS, LoginSource, RegistryLogin
+from windlass.engines.registries import REGISTRY_KINDS, LoginSource, RegistryLogin
 from windlass.families.container_registry import ContainerRegistry
 from windlass.registries.aws import EcrLogin, ecr_login
 from windlass.registries.client import RegistryClient
@@ -30,7 +30,7 @@ def registry_settings(ctx: Context, row: Row) -> ContainerRegistry:
 async def login_of(ctx: Context, spec: ContainerRegistry) -> RegistryLogin | None:
     """Returns the login of a registry; None if it needs none. Raises RegistryFailure."""
     config = spec.config
-    match KINDS[spec.kind].login:
+    match REGISTRY_KINDS[spec.kind].login:
         case LoginSource.AWS:
             return (await ask_aws(ctx, spec)).login
         case LoginSource.GOOGLE:

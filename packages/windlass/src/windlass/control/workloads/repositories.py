@@ -8,7 +8,7 @@ from windlass.base.http_out import AddressRefused
 from windlass.base.http_out.url import parse_url as api_place
 from windlass.control.context.context import Context
 from windlass.control.request.hidden_fields import decrypt_hidden
-from windlass.core.declare.shapes import PUSHED, GitRepositoryRequest
+from windlass.core.declare.shapes import PUSHED_REPOSITORY, GitRepositoryRequest
 from windlass.families.git_token import GitTokenShown, git_token
 from windlass.sources.git import GitError, GitSource
 from windlass.sources.git.source import place as repository_place
@@ -30,7 +30,7 @@ async def source_in(
     ctx: Context, reads: Reads, service: Row, repository: GitRepositoryRequest | None, commit: str | None
 ) -> GitSource:
     """Returns a repository that a service names, with its git token, or that of the service itself."""
-    if repository is not None and repository.url == PUSHED:
+    if repository is not None and repository.url == PUSHED_REPOSITORY:
         return await _pushed_source(ctx, reads, service.id, repository, commit)
     return await source_at(ctx, reads, service.org, repository, commit)
 

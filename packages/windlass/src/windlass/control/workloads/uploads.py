@@ -19,12 +19,12 @@ from windlass.sources.git import Limits
 from windlass.sources.upload import UploadError, unpack
 from windlass.store import Reads, Row
 
-_RATIO = 8
+_MAX_UNPACKED_FACTOR = 8
 """Factor by which the limit for a folder exceeds the limit for its archive."""
 
 
 def limits_of(settings: Settings) -> Limits:
-    return Limits(bytes=_RATIO * settings.upload_bytes, files=settings.upload_files)
+    return Limits(bytes=_MAX_UNPACKED_FACTOR * settings.upload_bytes, files=settings.upload_files)
 
 
 async def ready_uploads(reads: Reads, service: str) -> list[Row]:

@@ -11,11 +11,11 @@ from typing import Final
 
 from windlass.base.subprocesses import in_thread
 from windlass.control.context.context import Context
-from windlass.core.deploy.states import OPEN
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS
 
-DETECTIONS: Final = "detection-"
+DETECTION_PREFIX: Final = "detection-"
 """Prefix of the names of folders that belong to no deployment."""
-_ABANDONED: Final = 3600.0
+_ABANDONED_SECONDS: Final = 3600.0
 """Age in seconds after which a detection's folder counts as left by a killed server."""
 
 
@@ -23,7 +23,7 @@ _ABANDONED: Final = 3600.0
 async def work_folder(ctx: Context, name: str) -> AsyncIterator[Path]:
     """Provides the path for a new folder, and removes the folder afterwards.
 
-    `name`: the id of a deployment, or a name with the prefix DETECTIONS.
+    `name`: the id of a deployment, or a name with the prefix `DETECTION_PREFIX`.
     """
     folder = ctx.work / name
     await in_thread(_make_room, folder)
@@ -36,13 +36,13 @@ async def work_folder(ctx: Context, name: str) -> AsyncIterator[Path]:
 async def sweep_work(ctx: Context) -> None:
     """Removes the folders of builds and detections that are no longer in progress."""
     for folder in await in_thread(_children, ctx.work):
-        if folder.name.startswith(DETECTIONS):
+        if folder.name.startswith(DETECTION_PREFIX):
             await in_thread(_remove_abandoned, folder)
             continue
         # The deployment is read after the folder was found, because deployments are stored before their
         # folders are created.
         deployment = await ctx.store.reads.deployments.get(folder.name)
-        if deployment is None or deployment.status not in OPEN:
+        if deployment is None or deployment.status not in OPEN_STATES_OF_DEPLOYMENTS:
             await in_thread(shutil.rmtree, folder, True)
 
 
@@ -58,7 +58,7 @@ def _remove(path: Path) -> None:
 
 def _remove_abandoned(folder: Path) -> None:
     with suppress(FileNotFoundError):
-        if time.time() - folder.stat().st_mtime > _ABANDONED:
+        if time.time() - folder.stat().st_mtime > _ABANDONED_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -10,8 +10,8 @@ from msgspec import Struct
 from windlass.sources.git.messages import printable
 
 # Format of `git log -z`, which `commits` parses.
-FACTS: Final = ("%H", "%ct", "%an", "%ae", "%B")
-FORMAT: Final = "%x00".join(FACTS)
+LOG_FIELDS: Final = ("%H", "%ct", "%an", "%ae", "%B")
+LOG_FORMAT: Final = "%x00".join(LOG_FIELDS)
 
 MAX_MESSAGE_LENGTH: Final = 10_000
 LAST_MOMENT: Final = 253_402_300_799  # the end of the year 9999
@@ -29,7 +29,7 @@ class GitCommit(Struct, frozen=True):
 def commits(answer: str, tags: Mapping[str, str]) -> list[GitCommit]:
     fields = iter(answer.split("\0"))
     # `zip` takes consecutive fields from one iterator, one for each fact of a commit.
-    return [_commit(facts, tags) for facts in zip(*[fields] * len(FACTS), strict=False)]
+    return [_commit(facts, tags) for facts in zip(*[fields] * len(LOG_FIELDS), strict=False)]
 
 
 def tag_names(answer: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base import subprocesses
-from windlass.sources.git.commit import FORMAT, GitCommit, commits, tag_names
+from windlass.sources.git.commit import LOG_FORMAT, GitCommit, commits, tag_names
 from windlass.sources.git.kept import KeptCopy
 from windlass.sources.git.limits import measure
 from windlass.sources.git.listing import TreeListing, find_escaping_link
@@ -21,7 +21,7 @@ from windlass.sources.git.source import GitError, GitSource, wanted_commit, want
 
 WANTED_REF: Final = "refs/windlass/wanted"
 BEFORE_REF: Final = "refs/windlass/before"
-CONFIG: Final = {
+GIT_CONFIG: Final = {
     "sha1": "[core]\nrepositoryformatversion = 0\nbare = false\n",
     "sha256": "[core]\nrepositoryformatversion = 1\nbare = false\n[extensions]\nobjectFormat = sha256\n",
 }
@@ -50,7 +50,7 @@ class Copy(Struct, frozen=True):
             "-z",
             "--encoding=UTF-8",
             f"--max-count={limit}",
-            f"--format={FORMAT}",
+            f"--format={LOG_FORMAT}",
             WANTED_REF,
             "--",
         )
@@ -144,7 +144,7 @@ def _lay_out(store: Path, names: str) -> None:
     for folder in ("objects", "refs"):
         (store / folder).mkdir(parents=True)
     (store / "HEAD").write_text("ref: refs/heads/none\n")
-    (store / "config").write_text(CONFIG[names])
+    (store / "config").write_text(GIT_CONFIG[names])
 
 
 def _uses_lfs(attributes: Path) -> bool:

@@ -26,7 +26,7 @@ from windlass.base.addresses import Address, Reach, Resolve
 from windlass.base.cleanup import on_failure
 from windlass.base.log import log
 from windlass.base.private import private_folder
-from windlass.builders.builder import FULL
+from windlass.builders.builder import DISK_FULL_ERROR
 from windlass.sources.git.commit import GitCommit
 from windlass.sources.git.copy import Copy
 from windlass.sources.git.kept import KeptCopy, discard, sweep
@@ -87,10 +87,12 @@ _log = log("builders.git")
 
 T = TypeVar("T")
 
-NEEDED: Final = (2, 37)  # http.curloptResolve
-_INSTALL: Final = f"Install git {NEEDED[0]}.{NEEDED[1]} or newer on the machine that runs Windlass"
+MIN_GIT_VERSION: Final = (2, 37)  # http.curloptResolve
+_INSTALL: Final = (
+    f"Install git {MIN_GIT_VERSION[0]}.{MIN_GIT_VERSION[1]} or newer on the machine that runs Windlass"
+)
 MAX_ATTEMPTS: Final = 50
-SCRATCH: Final = "commits-"
+SCRATCH_PREFIX: Final = "commits-"
 MAX_BRANCHES: Final = 1000
 _HEAD: Final = "HEAD"
 _HEADS: Final = "refs/heads/"
@@ -204,7 +206,7 @@ class Git:
     async def sweep(self) -> None:
         """Terminates processes and deletes files that a killed Windlass has left in `home`."""
         await subprocesses.in_thread(partial(subprocesses.end_all_of, self._home, in_cells=False))
-        for left in self._home.glob(f"{SCRATCH}*"):
+        for left in self._home.glob(f"{SCRATCH_PREFIX}*"):
             await subprocesses.in_thread(_remove, left)
         await subprocesses.in_thread(sweep, self._home)
 
@@ -234,7 +236,7 @@ class Git:
         except FileNotFoundError as error:
             raise GitError(f"{_INSTALL}: the PATH of the server has no git.") from error
         version = re.search(r"(\d+)\.(\d+)", answer)
-        if not version or (int(version[1]), int(version[2])) < NEEDED:
+        if not version or (int(version[1]), int(version[2])) < MIN_GIT_VERSION:
             raise GitError(f"{_INSTALL}: it has {printable(answer)}.")
         self._usable = True
 
@@ -283,7 +285,7 @@ class Git:
 
     @asynccontextmanager
     async def _scratch(self) -> AsyncIterator[Path]:
-        folder = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=self._home))
+        folder = Path(tempfile.mkdtemp(prefix=SCRATCH_PREFIX, dir=self._home))
         try:
             yield folder
         finally:
@@ -373,7 +375,7 @@ def _translated(limits: Limits) -> Iterator[None]:
         raise limits.too_slow() from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise GitError(FULL) from error
+            raise GitError(DISK_FULL_ERROR) from error
         _log.exception("a repository was not fetched")
         raise GitError(
             "Deploy again, or ask the operator to look at the log of Windlass: the repository was not "

@@ -28,15 +28,15 @@ from windlass.base.private import private_folder
 from windlass.sources.git.limits import measure
 from windlass.sources.git.remote import Remote
 
-FOLDER: Final = "kept"
-_DAYS: Final = 7
+KEPT_FOLDER: Final = "kept"
+_UNUSED_DAYS: Final = 7
 """Days without use after which a kept copy is deleted."""
 _MAX_BYTES: Final = 256 * 1024**2
 """Largest git store that is kept, in bytes."""
 _MAX_PACKS: Final = 20
 """Largest number of packs in a kept store. Each fetch adds a pack, and git searches all packs for an
 object."""
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_ID_FILE: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class KeptCommit(Struct, frozen=True):
@@ -65,7 +65,7 @@ class KeptCopy:
     @classmethod
     def hold(cls, home: Path, name: str) -> Self | None:
         """Locks the kept copy of a name. Returns None if another fetch has the lock."""
-        folder = private_folder(home / FOLDER) / name
+        folder = private_folder(home / KEPT_FOLDER) / name
         lock = filelock.try_hold(folder.with_name(f"{name}.lock"))
         if lock is None:
             return None
@@ -145,14 +145,14 @@ def discard(home: Path, name: str) -> None:
     """Deletes a kept copy. Does nothing while a fetch uses the copy."""
     if kept := KeptCopy.hold(home, name):
         kept.forget()
-        (home / FOLDER / f"{name}.lock").unlink(missing_ok=True)
+        (home / KEPT_FOLDER / f"{name}.lock").unlink(missing_ok=True)
         kept.close()
 
 
 def sweep(home: Path) -> None:
     """Deletes kept copies that have not been used for days."""
-    for lock in (home / FOLDER).glob("*.lock"):
-        if time.time() - lock.stat().st_mtime > _DAYS * 86_400:
+    for lock in (home / KEPT_FOLDER).glob("*.lock"):
+        if time.time() - lock.stat().st_mtime > _UNUSED_DAYS * 86_400:
             discard(home, lock.stem)
 
 
@@ -181,4 +181,4 @@ def _try_move(folder: Path, target: Path) -> bool:
 
 
 def _boot() -> str:
-    return _BOOT.read_text().strip()
+    return _BOOT_ID_FILE.read_text().strip()

@@ -19,7 +19,7 @@ MAX_EFFORT: Final = 200_000_000
 days."""
 _END: Final = b"/"
 """Prefix of the marker that ends the parts of a link's target. Parts of paths never contain it."""
-_STEP: Final = 16
+_PART_EFFORT: Final = 16
 """The fixed effort for one part of a path."""
 
 
@@ -95,7 +95,7 @@ class LinkWalk:
         inside: set[bytes] = set()
         followed = 0
         while ahead:
-            self._spend(_STEP + len(way), link)
+            self._spend(_PART_EFFORT + len(way), link)
             part = ahead.pop()
             if part == b"..":
                 if not way:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from windlass.builders.builder import FULL
+from windlass.builders.builder import DISK_FULL_ERROR
 from windlass.sources.git.source import GitError
 
 MAX_LINE_LENGTH: Final = 300
@@ -73,7 +73,7 @@ def explain(complaint: str, url: str, *, has_token: bool) -> GitError:
     """Returns a GitError that explains why git failed. Unknown errors are quoted, without paths of this
     machine."""
     plain = complaint.replace(url, "it")  # an address may contain any of the patterns below
-    for pattern, kind, words in _MEANINGS:
+    for pattern, kind, words in _ERROR_MEANINGS:
         if match := re.search(pattern, plain, re.IGNORECASE):
             about_token = _ABOUT_TOKEN[has_token].format(url=url)
             return kind(words.format(url=url, token=about_token, **match.groupdict()))
@@ -86,7 +86,7 @@ _ABOUT_TOKEN: Final = {
     True: "Renew the git token, or let it read this repository: {url} refused it.",
     False: "Create a git token for a private repository, or check the address: {url} shows none without one.",
 }
-_MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
+_ERROR_MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
     (
         r"dubious ownership",
         GitError,
@@ -156,7 +156,7 @@ _MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
     (
         r"no space left",
         GitError,
-        FULL,
+        DISK_FULL_ERROR,
     ),
     (
         r"fsck error|is corrupt|bad object|unresolved deltas",

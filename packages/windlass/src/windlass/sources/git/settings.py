@@ -18,7 +18,7 @@ from windlass.sources.git.source import RemoteAddress
 
 # Some of these are defaults of git, and git reads no other settings. Protection must not depend on one
 # measure alone.
-HARDENED: Final = {
+HARDENED_SETTINGS: Final = {
     "core.hooksPath": "/dev/null",
     "core.attributesFile": "/dev/null",
     "core.excludesFile": "/dev/null",
@@ -47,7 +47,7 @@ HARDENED: Final = {
     "log.showSignature": "false",
 }
 
-SSH: Final = (
+SSH_OPTIONS: Final = (
     "BatchMode=yes",
     "StrictHostKeyChecking=accept-new",
     "GlobalKnownHostsFile=/dev/null",
@@ -89,7 +89,7 @@ def environment(
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_NO_LAZY_FETCH": "1",
     }
-    settings = list(HARDENED.items())
+    settings = list(HARDENED_SETTINGS.items())
     if remote_address and remote_address.scheme == "ssh":
         variables |= {"GIT_SSH_COMMAND": ssh(remote_address, pinned[0], home), "GIT_SSH_VARIANT": "ssh"}
     elif remote_address and remote_address.scheme in ("http", "https"):
@@ -114,7 +114,7 @@ def ssh(remote_address: RemoteAddress, pinned: Address, home: Path) -> str:
     known_hosts = str(home / "known_hosts").replace("%", "%%")
     host, port = remote_address.host, remote_address.port
     options = (
-        *SSH,
+        *SSH_OPTIONS,
         f'UserKnownHostsFile="{known_hosts}"',
         f"HostName={pinned}",
         f"HostKeyAlias={host if port == 22 else f'[{host}]:{port}'}",

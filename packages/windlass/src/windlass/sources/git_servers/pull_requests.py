@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from windlass.base.foreign_json import read_json
 from windlass.sources.git_servers.forms import GITEA_PATH
 
-CONTEXT: Final = "windlass/preview"
+STATUS_CONTEXT: Final = "windlass/preview"
 """The name of the commit status."""
 _MAX_STATUS_LENGTH: Final = 140
 
@@ -153,7 +153,7 @@ class GitHubPulls:
     def set_status(
         self, repository: str, commit: str, state: CommitState, text: str, url: str
     ) -> PullRequestCall:
-        body = {"state": state, "context": CONTEXT, "description": text[:_MAX_STATUS_LENGTH]}
+        body = {"state": state, "context": STATUS_CONTEXT, "description": text[:_MAX_STATUS_LENGTH]}
         return PullRequestCall(
             "POST",
             f"/repos/{repository}/statuses/{quote(commit)}",
@@ -231,7 +231,7 @@ class GitLabPulls:
     ) -> PullRequestCall:
         body = {
             "state": _GITLAB_STATES.get(state, str(state)),
-            "name": CONTEXT,
+            "name": STATUS_CONTEXT,
             "description": text[:_MAX_STATUS_LENGTH],
         }
         path = f"{self._project(repository)}/statuses/{quote(commit)}"
@@ -346,8 +346,8 @@ class BitbucketPulls:
         self, repository: str, commit: str, state: CommitState, text: str, url: str
     ) -> PullRequestCall:
         body = {
-            "key": CONTEXT,
-            "name": CONTEXT,
+            "key": STATUS_CONTEXT,
+            "name": STATUS_CONTEXT,
             "state": _BITBUCKET_STATES[state],
             "description": text[:_MAX_STATUS_LENGTH],
             "url": url or f"https://bitbucket.org/{repository}",

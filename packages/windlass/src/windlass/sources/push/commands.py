@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from windlass.base.lazy import lazy_pattern
 
-ZERO: Final = "0" * 40
+ZERO_COMMIT: Final = "0" * 40
 """The commit id of a ref that does not exist."""
-FLUSH: Final = b"0000"
+FLUSH_PACKET: Final = b"0000"
 KEEP_ALIVE: Final = b"0005\x01"
 """An empty packet, as git itself sends while it works."""
 OUTPUT, PROGRESS, FATAL = 1, 2, 3
@@ -39,7 +39,8 @@ class PushRefused(Exception):
 
 
 class RefUpdate(Struct, frozen=True):
-    """One ref that a push moves from a commit to another; `ZERO` stands for a ref that does not exist."""
+    """One ref that a push moves from a commit to another; `ZERO_COMMIT` stands for a ref that does not
+    exist."""
 
     old: str
     new: str
@@ -47,7 +48,7 @@ class RefUpdate(Struct, frozen=True):
 
     @property
     def is_deletion(self) -> bool:
-        return self.new == ZERO
+        return self.new == ZERO_COMMIT
 
 
 class PushHead(Struct, frozen=True):
@@ -135,18 +136,18 @@ def on_band(band: int, data: bytes) -> bytes:
 
 def advertisement(refs: Mapping[str, str]) -> bytes:
     """Returns the refs that a push compares, in the form of `git receive-pack --advertise-refs`."""
-    listed = sorted(refs.items()) or [("capabilities^{}", ZERO)]
+    listed = sorted(refs.items()) or [("capabilities^{}", ZERO_COMMIT)]
     lines = [f"{commit} {ref}" for ref, commit in listed]
     lines[0] += "\0" + " ".join(_OFFERED)
-    service = packet(b"# service=git-receive-pack\n") + FLUSH
-    return service + b"".join(packet(f"{line}\n".encode()) for line in lines) + FLUSH
+    service = packet(b"# service=git-receive-pack\n") + FLUSH_PACKET
+    return service + b"".join(packet(f"{line}\n".encode()) for line in lines) + FLUSH_PACKET
 
 
 def head_for_git(updates: Collection[RefUpdate]) -> bytes:
     """Returns the list of updates for `git receive-pack`, which then answers with a report alone."""
     lines = [f"{update.old} {update.new} {update.ref}".encode() for update in updates]
     lines[0] += b"\0report-status object-format=sha1 agent=windlass"
-    return b"".join(map(packet, lines)) + FLUSH
+    return b"".join(map(packet, lines)) + FLUSH_PACKET
 
 
 def outcomes_in(report: bytes) -> dict[str, str]:
@@ -186,4 +187,4 @@ def report_of(outcomes: Mapping[str, str], *, unpacked: str = "ok") -> bytes:
     lines = [f"unpack {unpacked}"]
     for ref, reason in outcomes.items():
         lines.append(f"ng {ref} {reason}" if reason else f"ok {ref}")
-    return b"".join(packet(f"{line}\n".encode()) for line in lines) + FLUSH
+    return b"".join(packet(f"{line}\n".encode()) for line in lines) + FLUSH_PACKET

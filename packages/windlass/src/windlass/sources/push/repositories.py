@@ -30,14 +30,14 @@ from windlass.base.errors import Unavailable
 from windlass.base.ids import is_id
 from windlass.base.locks import Locks
 from windlass.base.log import log
-from windlass.builders.builder import FULL
+from windlass.builders.builder import DISK_FULL_ERROR
 from windlass.config import Settings
 from windlass.sources.git.limits import Limits
 from windlass.sources.git.messages import printable
 from windlass.sources.git.settings import environment
 from windlass.sources.push.commands import PushRefused, outcomes_in
 
-REPOSITORIES: Final = "repositories"
+REPOSITORIES_FOLDER: Final = "repositories"
 """The name of the folder in the data directory."""
 KEPT_REFS: Final = "refs/windlass/pushed"
 FALLBACK_BRANCH: Final = "main"
@@ -79,12 +79,12 @@ _CONFIG: Final = """[core]
 """
 _log = log("pushes")
 # Unlike a copy for a build, this repository is the only one of its kind, and has to survive a crash.
-_DURABLE: Final = (("core.fsync", "committed"),)
+_DURABLE_SETTINGS: Final = (("core.fsync", "committed"),)
 
 
 def repositories_of(settings: Settings) -> PushedRepositories:
     return PushedRepositories(
-        Path(settings.data_dir) / REPOSITORIES,
+        Path(settings.data_dir) / REPOSITORIES_FOLDER,
         settings.push_bytes,
         settings.upload_reserve_bytes,
         settings.disk_reserve_bytes,
@@ -309,7 +309,7 @@ class PushedRepositories:
 
     def _variables(self, application: str, protocol: str = "") -> dict[str, str]:
         path = self.path(application)
-        variables = environment(None, (), path / _INCOMING, further=_DURABLE)
+        variables = environment(None, (), path / _INCOMING, further=_DURABLE_SETTINGS)
         variables |= {"GIT_DIR": str(path), "GIT_PROTOCOL": protocol} if protocol else {"GIT_DIR": str(path)}
         return variables | {"LC_ALL": "C"}
 
@@ -417,7 +417,7 @@ class PackFile:
 
 def _explain(complaint: str, reason: str) -> str:
     """Returns why git refused objects, without paths of this machine."""
-    for pattern, words in _MEANINGS:
+    for pattern, words in _ERROR_MEANINGS:
         if pattern in complaint or pattern in reason:
             return words
     lines = [line.strip() for line in complaint.splitlines() if line.startswith(("fatal:", "error:"))]
@@ -425,12 +425,12 @@ def _explain(complaint: str, reason: str) -> str:
 
 
 _PATHS: Final = re.compile(r"(?<![\w:/.%-])/[^\s'\":]+")
-_MEANINGS: Final = (
+_ERROR_MEANINGS: Final = (
     (
         "shallow update not allowed",
         "this clone has only a part of the history: run `git fetch --unshallow` first",
     ),
-    ("No space left", FULL),
+    ("No space left", DISK_FULL_ERROR),
     (
         "did not receive expected object",
         "objects are missing: push again, with a newer git or a whole clone",
@@ -446,7 +446,7 @@ def _full_disk_explained() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Unavailable(FULL) from error
+            raise Unavailable(DISK_FULL_ERROR) from error
         raise
 
 

@@ -15,16 +15,16 @@ from typing import BinaryIO, Final
 
 from msgspec import Struct
 
-from windlass.builders.builder import FULL
+from windlass.builders.builder import DISK_FULL_ERROR
 from windlass.sources.git.limits import Limits
 from windlass.sources.git.listing import MAX_TARGET_LENGTH, LinkWalk
 from windlass.sources.git.source import MAX_DEPTH, MAX_URL_LENGTH, GitError
 from windlass.sources.upload.tar import ArchiveEntry, ByteSource, TarReader, UploadError, readable_path
 
-ID: Final = 40
+ID_DIGITS: Final = 40
 """Number of hexadecimal digits of a content id, equal to that of a commit id."""
 _MAX_PART_LENGTH: Final = 255
-_IGNORED: Final = b".git"
+_IGNORED_NAME: Final = b".git"
 
 
 class FolderContent(Struct, frozen=True):
@@ -58,7 +58,7 @@ def _read(archive: Path, limits: Limits, destination: Path | None) -> FolderCont
             return _ArchiveFolder(file, limits, destination).read()
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise UploadError(FULL) from error
+            raise UploadError(DISK_FULL_ERROR) from error
         raise
 
 
@@ -77,7 +77,7 @@ class _ArchiveFolder:
 
     def read(self) -> FolderContent:
         for entry in self._tar:
-            if (path := _clean(entry.path)) and _IGNORED not in path.split(b"/"):
+            if (path := _clean(entry.path)) and _IGNORED_NAME not in path.split(b"/"):
                 self._extract_entry(entry, path)
                 self._check_limits()
         if not self._files:
@@ -172,7 +172,7 @@ class _ArchiveFolder:
         entries += [(path, b"l", hashlib.sha256(target).digest()) for path, target in self._links.items()]
         for path, kind, digest in sorted(entries):
             whole.update(b"%b %b\0%b" % (kind, path, digest))
-        return whole.hexdigest()[:ID]
+        return whole.hexdigest()[:ID_DIGITS]
 
 
 def _clean(path: bytes) -> bytes:

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from windlass.builders.builder import BuildError
 
-BLOCK: Final = 512
+BLOCK_BYTES: Final = 512
 _PIECE: Final = 64 * 1024
-_GZIP: Final = b"\x1f\x8b"
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 _MAX_NAME_BYTES: Final = 64 * 1024
 """Limit for the bytes of the headers with an entry's long names, which stay in memory until the entry is
 read."""
@@ -62,9 +62,9 @@ class ByteSource:
     def __init__(self, file: BinaryIO, limit: int) -> None:
         self._file, self._most, self._left = file, limit, limit
         self._held, self._at = b"", 0
-        first = file.read(len(_GZIP))
+        first = file.read(len(_GZIP_MAGIC))
         file.seek(0)
-        self._zip = zlib.decompressobj(31) if first == _GZIP else None
+        self._zip = zlib.decompressobj(31) if first == _GZIP_MAGIC else None
         self._packed = b""
 
     def read(self, size: int) -> bytes:
@@ -104,7 +104,7 @@ class ByteSource:
                 self._packed = self._zip.unused_data or self._packed
                 if not (self._packed or self._refill()):
                     return b""
-                if not self._packed.startswith(_GZIP[:1]):
+                if not self._packed.startswith(_GZIP_MAGIC[:1]):
                     return b""  # padding at the end of the archive
                 self._zip = zlib.decompressobj(31)
             if not self._packed and not self._refill():
@@ -145,7 +145,7 @@ class TarReader:
             elif kind == b"g":
                 self._text(size)
             else:
-                entry, padding = self._entry(block, kind, size, names), -size % BLOCK
+                entry, padding = self._entry(block, kind, size, names), -size % BLOCK_BYTES
                 names, self._named = {}, 0
                 self._unread = entry.size
                 yield entry
@@ -159,8 +159,8 @@ class TarReader:
         self._count += 1
         if self._count > self._most:
             raise UploadError(f"Send fewer files: the folder has more than {self._most}")
-        block = self._unpacked.read(BLOCK)
-        if len(block) < BLOCK:
+        block = self._unpacked.read(BLOCK_BYTES)
+        if len(block) < BLOCK_BYTES:
             raise _cut_off() if block or self._count == 1 else _without_end()
         if not any(block):
             return b""
@@ -194,7 +194,7 @@ class TarReader:
         if self._named > _MAX_NAME_BYTES:
             raise UploadError("Use shorter names: the archive has one that is too long")
         text = b"".join(self._unpacked.pieces(size))
-        for _ in self._unpacked.pieces(-size % BLOCK):
+        for _ in self._unpacked.pieces(-size % BLOCK_BYTES):
             pass
         return text
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.core.deploy.states import OPEN as OPEN_PROGRESS
+from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS as OPEN_PROGRESS
 from windlass.core.deploy.states import Progress
 from windlass.store.tables.table import NEVER, STORE_COST, ChangeSession, Table, columns, places
 

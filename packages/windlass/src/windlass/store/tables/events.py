@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.store.chain import ANCHOR, BEGINNING, Anchor, ChainEnd, Head, anchor_of, chain_rows
+from windlass.store.chain import ANCHOR_FACT, FIRST_HASH, Anchor, ChainEnd, Head, anchor_of, chain_rows
 from windlass.store.tables import counters, facts
 from windlass.store.tables.table import ChangeSession, NewEvent, Table, columns, places
 
@@ -95,7 +95,7 @@ class EventTable(Table):
         return EventRow(*row) if row else None
 
     async def anchor(self) -> Anchor | None:
-        row = await self._session.one(facts.GET, ANCHOR)
+        row = await self._session.one(facts.GET, ANCHOR_FACT)
         return anchor_of(row[0] if row else None)
 
 
@@ -118,7 +118,7 @@ class EventChanges(EventTable):
         If the event with this number is missing, a new chain begins. The verification of the audit decides
         whether that is allowed.
         """
-        return Head(number, await self.hash(number) or BEGINNING)
+        return Head(number, await self.hash(number) or FIRST_HASH)
 
     async def forget(self, before: int, limit: int) -> int:
         """Deletes at most `limit` events older than `before`, and records where the chain now begins.
@@ -131,5 +131,5 @@ class EventChanges(EventTable):
             number, _, hash = expired[-1]
             await self._session.all(DELETE_UP_TO, number)
             anchor = Anchor(number, hash.hex())
-            await self._session.all(facts.SET, ANCHOR, msgspec.json.encode(anchor))
+            await self._session.all(facts.SET, ANCHOR_FACT, msgspec.json.encode(anchor))
         return len(expired)

@@ -15,7 +15,7 @@ _TABLES = (
     " name text NOT NULL, message text NOT NULL)",
 )
 # Prevents instances that start at the same time from creating the same table.
-_ALONE = "SELECT pg_advisory_lock(7230)"
+_LOCK = "SELECT pg_advisory_lock(7230)"
 _COUNT = """INSERT INTO visits (count) VALUES (1)
 ON CONFLICT (one) DO UPDATE SET count = visits.count + 1 RETURNING count"""
 _SIGN = "INSERT INTO entries (name, message) VALUES ($1, $2)"
@@ -48,7 +48,7 @@ class Book:
     def _open(self) -> DatabaseConnection:
         database = DatabaseConnection(self._url)
         if not self._ready:
-            for statement in (_ALONE, *_TABLES):
+            for statement in (_LOCK, *_TABLES):
                 database.execute(statement)
             self._ready = True
         return database

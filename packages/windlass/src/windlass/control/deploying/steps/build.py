@@ -66,13 +66,13 @@ async def _note_commit(ledger: Ledger, fetched: FetchedCommit) -> None:
         await ledger.ctx.store.write(write)
 
 
-_TIME: Final = "build.timeout_max_sec"
+_TIMEOUT_SETTING: Final = "build.timeout_max_sec"
 
 
 def _time_limit(ledger: Ledger) -> tuple[int, bool]:
     """Returns the time limit of a build in seconds, and whether it is that of the service."""
     most = ledger.ctx.settings.build_seconds
-    wanted = AdvancedValues(ledger.service.body).changed(_TIME)
+    wanted = AdvancedValues(ledger.service.body).changed(_TIMEOUT_SETTING)
     return (most, False) if wanted is None or wanted >= most else (wanted, True)
 
 
@@ -80,7 +80,7 @@ def reason_of(error: Exception, seconds: int, is_of_service: bool = False) -> st
     """Returns the reason of a failed build; `seconds` is its time limit."""
     if isinstance(error, TimeoutError):
         remedy = (
-            f"raise the advanced setting {_TIME}"
+            f"raise the advanced setting {_TIMEOUT_SETTING}"
             if is_of_service
             else "ask the operator for more build_seconds"
         )

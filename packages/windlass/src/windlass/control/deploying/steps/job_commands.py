@@ -15,7 +15,7 @@ from windlass.control.deploying.ledger import Ledger, in_transaction, write_depl
 from windlass.control.deploying.retry_later import RetryLater
 from windlass.control.records.deployments import finish, particulars, status_of, with_report
 from windlass.control.records.runs import (
-    ABANDONED,
+    ABANDONED_REASON,
     NewRun,
     add_run,
     arm,
@@ -25,7 +25,7 @@ from windlass.control.records.runs import (
     run_details,
 )
 from windlass.core.deploy.progress import RunReport
-from windlass.core.deploy.states import WORDS, Do, Progress
+from windlass.core.deploy.states import STATES_OF_ACTIONS, Do, Progress
 from windlass.engines.job_plans import OPEN_RUNS, Cause, JobPlan, RunEvent, RunState
 from windlass.engines.workload import Workload
 from windlass.store import NEVER, DeploymentRow, RunRow, Tx
@@ -78,7 +78,7 @@ async def cancel_awaited_run(ledger: Ledger) -> None:
     """Ends the run of a deployment that was cancelled."""
     run = await ledger.ctx.store.reads.runs.awaited_by(ledger.deployment.id)
     if run is not None and run.status in OPEN_RUNS:
-        await _cancel(ledger, [run], ABANDONED)
+        await _cancel(ledger, [run], ABANDONED_REASON)
         raise RetryLater(_POLL_INTERVAL_MS, f"Run {run.number} ends")
 
 
@@ -152,7 +152,7 @@ async def _finish(
     status = await status_of(tx, service)
     await tx.statuses.change(replace(status, digest=particulars(reported).digest, deployed_at=tx.now))
     await arm(tx, service.id, service.org, current.id, plan)
-    await ledger.settle(tx, service, WORDS[Do(current.action)].done)
+    await ledger.settle(tx, service, STATES_OF_ACTIONS[Do(current.action)].done)
 
 
 async def _fail(ledger: Ledger, run: RunRow, event: RunEvent) -> None:

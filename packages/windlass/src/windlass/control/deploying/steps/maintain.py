@@ -16,7 +16,7 @@ from windlass.control.records.deployments import status_of
 from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import State
 from windlass.engines.engine import ArtifactLost, EngineError, EngineUnavailable
-from windlass.engines.start_remedies import LOOK, with_remedy
+from windlass.engines.start_remedies import LOG_HINT, with_remedy
 from windlass.engines.workload import Instance, Observation, Phase, Workload
 from windlass.routers.router import RouteError
 from windlass.store import StatusRow, Tx
@@ -121,7 +121,7 @@ def health_of(
     if troubled:
         worst = max(troubled, key=lambda instance: instance.restarts)
         times = "once" if worst.restarts == 1 else f"{worst.restarts} times"
-        end = f"{LOOK}{workload.name} {worst.reason or 'ended'}; it was restarted {times}"
+        end = f"{LOG_HINT}{workload.name} {worst.reason or 'ended'}; it was restarted {times}"
         message = with_remedy(end, workload.name, ())
     was = State(status.state)
     recovered = was is State.DEPLOYMENT_ERROR and is_newest

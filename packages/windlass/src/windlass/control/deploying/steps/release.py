@@ -38,7 +38,7 @@ from windlass.engines.engine import EngineError, ListensElsewhere
 from windlass.engines.start_remedies import LOOKED_AT, remedy_of, with_remedy
 from windlass.engines.workload import Workload
 
-_FORMER: Final = 5
+_MAX_EARLIER_DEPLOYMENTS: Final = 5
 """Maximum number of earlier deployments whose advice is not given again."""
 
 
@@ -116,7 +116,7 @@ async def _take_down(ledger: Ledger, new: Workload, old: Workload | None, count:
 async def _former_failures(ledger: Ledger) -> list[str]:
     """Returns the messages of the failed deployments since the last one that succeeded."""
     number = ledger.deployment.number - 1
-    rows = await ledger.ctx.store.reads.deployments.ended(ledger.service.id, _FORMER, number)
+    rows = await ledger.ctx.store.reads.deployments.ended(ledger.service.id, _MAX_EARLIER_DEPLOYMENTS, number)
     failed = takewhile(lambda row: row.status == Progress.FAILED, rows)
     return [particulars(row).message for row in failed]
 
