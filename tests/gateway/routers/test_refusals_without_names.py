@@ -16,9 +16,9 @@ from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Listen, Route, RouteError, Router
 
 OWN = {
-    "port", "self._port", "host", "holder", "way_out", "_PRIVILEGED", "min(both)", "name", "door",
+    "port", "self._port", "host", "holder", "way_out", "_PRIVILEGED_PORTS", "name", "listener_key",
     "route.external", "route.title", "error.strerror or error", "log_file", "self._process",
-    "self._folder / LOG", "change.door", "held.host", "held.port", "held.https_port", "advice",
+    "current_request.host", "current_request.port", "current_request.https_port", "advice",
     "names", "reason",
 }  # fmt: skip
 """Expressions in messages that are about the service that asks, or about the gateway."""
