@@ -16,7 +16,7 @@ def cheap_hashes(monkeypatch):
     for name, value in {
         "_KIB": 64,
         "_PARAMETERS": cheap,
-        "_NOBODYS": password_hashes._UNMATCHED_HASH.replace(parameters, cheap),
+        "_UNMATCHED_HASH": password_hashes._UNMATCHED_HASH.replace(parameters, cheap),
     }.items():
         monkeypatch.setattr(password_hashes, name, value)
 
