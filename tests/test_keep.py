@@ -20,10 +20,8 @@ class Clone:
         (folder / "lock").write_text(lock)
 
     def keep(self, deed: str, name: str) -> None:
-        command, environment = (
-            ["bash", KEEP, deed, name, "lock"],
-            {**os.environ, "WINDLASS_TOOLS": str(self._kept)},
-        )
+        command = ["bash", str(KEEP), deed, name, "lock"]
+        environment = {**os.environ, "WINDLASS_TOOLS": str(self._kept)}
         subprocess.run(command, cwd=self.folder, env=environment, check=True)
 
     def make_environment(self) -> None:
