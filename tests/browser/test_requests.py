@@ -74,3 +74,10 @@ def test_a_service_without_a_public_port_is_told_so(
     page = new_page(f"/application/{app}/requests")
     page.get_by_role("link", name="Add a public port").click()
     expect(page.locator(".rail [aria-current]")).to_have_text("Ports")
+
+
+def test_a_job_has_no_requests(server: Server, new_page: NewPage) -> None:
+    job = server.example(server.environment(project="No visitors"), "job")
+    page = new_page(job)
+    expect(page.locator(".tabs")).to_contain_text("Runs")
+    expect(page.locator(".tabs")).not_to_contain_text("Requests")

@@ -4,8 +4,8 @@ const ID = "([0-9a-f-]{36})";
 const NAME = "([a-zA-Z]+)";
 
 /**
- * The tabs of a service. A tab is there if the API has what it `reads`, with the parameter that it `asks` for, the action that it `needs`, and the
- * field that it `sends` with a deployment. `shows`: further lists and readings that are on it, and have no pages of their own.
+ * The tabs of a service. A tab is there if the API has what it `reads`, the action that it `needs`, the advanced setting with which it is `set`, and
+ * the field that it `sends` with a deployment. `shows`: further lists and readings that are on it, and have no pages of their own.
  */
 export const TABS = {
   overview: { load: () => import("./pages/service/overview.js"), shows: ["status", "ingressDeploymentStatus"] },
@@ -14,7 +14,7 @@ export const TABS = {
   deployments: { load: () => import("./pages/service/deployments.js"), reads: "deployment", shows: ["deploymentHistory", "deploymentHistoryV2", "commit", "upload"] },
   tags: { load: () => import("./pages/service/tags.js"), reads: "version", sends: "image_tag" },
   logs: { load: () => import("./pages/service/logs.js"), reads: "log" },
-  requests: { load: () => import("./pages/service/requests.js"), reads: "log", asks: "access" },
+  requests: { load: () => import("./pages/service/requests.js"), reads: "log", set: "windlass.access_log.format" },
   metrics: { load: () => import("./pages/service/metrics.js"), reads: "metrics" },
   variables: { load: () => import("./pages/service/variables.js"), reads: "environmentVariable", shows: ["secret", "injectedVariable"] },
   domains: { load: () => import("./pages/service/domains.js"), reads: "customDomain", shows: ["checkCustomDomain"] },

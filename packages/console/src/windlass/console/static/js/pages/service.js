@@ -93,13 +93,12 @@ function present(state) {
 
 function tabsOf({ has, can, document, path }) {
   const sent = document.body(document.at("POST", `${path}/deploy`)).properties || {};
+  const settings = document.body(document.at("PUT", `${path}/advancedSettings`)).properties || {};
   return Object.keys(TABS).filter((name) => {
-    const { reads, needs, sends, asks } = TABS[name];
-    return (!reads || has(reads)) && (!asks || takes(document.at("GET", `${path}/${reads}`), asks)) && (!needs || can(needs)) && (!sends || sent[sends]);
+    const { reads, needs, sends, set } = TABS[name];
+    return (!reads || has(reads)) && (!set || settings[set]) && (!needs || can(needs)) && (!sends || sent[sends]);
   });
 }
-
-const takes = ({ parameters = [] }, wanted) => parameters.some(({ name }) => name === wanted);
 
 function actions(state, place) {
   const { status, service, path, deployments } = state;

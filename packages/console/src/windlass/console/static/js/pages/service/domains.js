@@ -58,7 +58,7 @@ function card(state, place, row) {
         h("h2", {}, row.state === "PROVED" && !isWild ? outside(url, row.domain) : row.domain, copyButton(row.domain)),
         h("p", { class: "facts-line" }, h("span", { class: `state ${kind}` }, stateIcon(kind), word), certificateOf(row), row.use_cdn && h("span", { class: "muted" }, text.behindCdn))),
       h("div", { class: "actions" },
-        button(text.check, () => check(state, place, row), { small: true, icon: "search", key: "check", needs: needs("GET", "/check") }),
+        button(text.check, () => check(state, place, row), { icon: "search", key: "check", needs: needs("GET", "/check") }),
         menu(text.actionsOf(row.domain), [
           button(text.edit, () => edit(state, place, row), { plain: true, needs: needs("PATCH") }),
           row.certificate_state === "LIVE" && button(text.showCertificate, () => showCertificate(base, row), { plain: true }),
