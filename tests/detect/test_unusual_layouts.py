@@ -6,7 +6,9 @@ from __future__ import annotations
 import pytest
 
 from tests.detect.trees import DJANGO, FLASK, GUNICORN, package, tree_of
-from windlass.detect import Candidate, detect
+from windlass.detect import Candidate, Tree, detect
+from windlass.detect.known_files import KnownFiles
+from windlass.detect.languages.python import dependencies
 from windlass.detect.recipe import ProcessType
 
 
@@ -62,6 +64,8 @@ FLASK_BELOW = {"src/requirements.txt": "flask\n", "src/app.py": FLASK}
         ({"web/main.py": "print(1)"}, "/web"),
         # Not certain: packages that the outer folder names, a folder of files, several, a broken file.
         ({"requirements.txt": "flask\n", "src/main.py": "import flask"}, ""),
+        ({**FLASK_BELOW, "myflask.py": ""}, ""),
+        ({"static/box/package.json": package("express", start="node x")}, ""),
         ({"main.swift": "", "public/index.html": "<p>"}, ""),
         ({**FLASK_BELOW, "other/main.py": ""}, ""),
         ({**FLASK_BELOW, "Procfile": "release: " + "x" * 3000}, ""),
@@ -75,6 +79,13 @@ def test_the_folder_of_the_only_application_is_named_if_it_is_certain(files, fol
     assert not folder or recipe.problems[0].startswith(
         f"Set root_path to the folder of one application, such as {folder}"
     )
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_requirements_that_powershell_wrote_are_read(encoding):
+    files = {"requirements.txt": "flask==3.0.0\r\n".encode(encoding), "main.py": b"import flask"}
+    tree = Tree(files, lambda path, most: files[path][:most])
+    assert dependencies(KnownFiles(tree)) == {"flask": "requirements.txt"}
 
 
 def test_the_server_of_a_procfile_is_installed_if_no_file_names_packages():

@@ -446,6 +446,11 @@ def test_a_client_without_its_key_or_address_leads_to_the_variable_of_the_applic
             "Create a database, such as main-db, and set the variable that web reads",
         ),
         (
+            'OperationalError: connection to server on socket "/var/run/postgresql/.s.PGSQL.5432" failed: No '
+            "such file or directory",
+            "Create a PostgreSQL database, such as main-db with",
+        ),
+        (
             "RuntimeError: The session is unavailable because no secret key was set.  Set the secret_key on",
             "Set the variable from which the settings take SECRET_KEY",
         ),

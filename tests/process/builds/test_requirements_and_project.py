@@ -66,3 +66,11 @@ def test_a_path_in_a_comment_of_requirements_is_no_file_to_install(tmp_path, lin
     assert list(local_paths(line, tmp_path)) == []
     with pytest.raises(BuildError, match="Commit shop/flask, or take it out"):
         list(local_paths(line.replace("flask", "shop/flask").replace("==3.0.3", ""), tmp_path))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_requirements_that_powershell_wrote_are_installed(tmp_path, encoding):
+    (tmp_path / "requirements.txt").write_bytes("flask==3.0.0\r\ngunicorn\r\n".encode(encoding))
+    declaration = declaration_of(tmp_path)
+    assert declaration
+    assert dependencies_of(declaration, print).requirements.split() == ["flask==3.0.0", "gunicorn"]

@@ -5,6 +5,7 @@ Detection runs nothing. The command line shows the recipe, and builders run its 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from windlass.detect.hints import apply_hints
@@ -36,9 +37,17 @@ _NOT_APPLICATIONS: Final = frozenset(
         "dist",
         "build",
         "scripts",
+        "static",
+        "assets",
+        "node_modules",
     ]
 )
 _COMPOSE: Final = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+_OWN_CODE: Final = re.compile(
+    r"(?<!\.config)(?<!^setup)"
+    r"\.(?:[cm]?[jt]sx?|c|cc|cpp|cs|clj|dart|ex|go|hs|java|jl|kt|php|pl|py|r|rb|rs|scala|swift)$"
+)
+"""Matches the names of files with code, other than settings of tools."""
 _OF_TEMPLATES: Final = frozenset(["templates", "layouts", "_layouts"])
 """Folders with page templates."""
 
@@ -145,13 +154,14 @@ def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
 
 def _only_folder(tree: Tree, recipe: Recipe) -> str:
     """Returns the path of the only candidate of a recipe. Empty if it is not certain that it is what should
-    be deployed: a folder of files to serve may belong to a program in an unknown language, and the packages
-    that the outer folder names would not be installed."""
+    be deployed: a folder of files to serve may belong to a program in an unknown language, code in the outer
+    folder may be another program, and the packages that the outer folder names would not be installed."""
     path = recipe.candidates[0].root_path
     inner = _recipe_of(tree.below(path))
     is_program = bool(inner.processes or inner.build)
     has_manifest = any(language.marker(tree, path[1:], manifests_only=True) for language in languages())
-    return path if is_program and (has_manifest or not recipe.install) else ""
+    is_beside_code = any(_OWN_CODE.search(name) for name in tree.names())
+    return path if is_program and not is_beside_code and (has_manifest or not recipe.install) else ""
 
 
 def _may_hold_one(folder: str) -> bool:

@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any, Final
 
+from windlass.base.text_encoding import decode_text
 from windlass.base.toml import parse_toml
 from windlass.detect.tree import Tree
 
@@ -39,7 +40,7 @@ class KnownFiles:
 
     def beginning(self, path: str, limit: int) -> str:
         """Returns the beginning of a file of any size, such as a lock file."""
-        return self._bytes(path, limit).decode("utf-8-sig", errors="replace")
+        return decode_text(self._bytes(path, limit))
 
     def line(self, path: str) -> str:
         """Returns the first line of a file that is neither blank nor a comment."""
@@ -61,7 +62,7 @@ class KnownFiles:
                 f"Shorten {path}: it is larger than {MAX_FILE_BYTES >> 20} MiB, and was not read."
             )
             return ""
-        return content.decode("utf-8-sig", errors="replace").replace("\0", "")
+        return decode_text(content).replace("\0", "")
 
     def _bytes(self, path: str, limit: int) -> bytes:
         try:

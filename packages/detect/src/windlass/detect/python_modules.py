@@ -41,11 +41,12 @@ _PACKAGES: Final = {
 }
 _WELL_KNOWN_MODULES: Final = frozenset({
     "aiofiles", "aiohttp", "alembic", "altair", "anthropic", "apscheduler", "asyncpg", "authlib",
-    "bcrypt", "boto3", "celery", "cryptography", "django", "duckdb", "email_validator", "faker",
+    "bcrypt", "boto3", "celery", "cryptography", "dash", "dash_bootstrap_components",
+    "dash_mantine_components", "django", "duckdb", "email_validator", "faker",
     "fastapi", "flask", "flask_admin", "flask_babel", "flask_bcrypt", "flask_caching", "flask_cors",
     "flask_jwt_extended", "flask_limiter", "flask_login", "flask_mail", "flask_marshmallow",
     "flask_migrate", "flask_restful", "flask_restx", "flask_session", "flask_socketio",
-    "flask_sqlalchemy", "flask_talisman", "flask_wtf", "folium", "gspread", "gunicorn", "httpx",
+    "flask_sqlalchemy", "flask_talisman", "flask_wtf", "folium", "gradio", "gspread", "gunicorn", "httpx",
     "itsdangerous", "jinja2", "joblib", "langchain", "loguru", "markdown", "markupsafe", "marshmallow",
     "matplotlib", "motor", "networkx", "nltk", "numpy", "openai", "openpyxl", "pandas", "passlib",
     "peewee", "plotly", "prometheus_client", "psutil", "psycopg", "pydantic", "pydantic_settings",

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
+from windlass.base.text_encoding import decode_text
 from windlass.builders.builder import BuildError
 
 MAX_FILE_BYTES: Final = 4 * 1024**2
@@ -27,4 +28,4 @@ def read_small(file: Path) -> bytes:
 
 def read_small_text(file: Path) -> str:
     """Returns the text of a file. Invalid bytes are replaced."""
-    return read_small(file).decode("utf-8-sig", errors="replace")
+    return decode_text(read_small(file))

@@ -341,6 +341,7 @@ _RULES: Final = tuple(
             r"|Could not parse SQLAlchemy URL from |Expected string or URL object, got None"
             r"|MongoParseError: Invalid scheme, expected connection string"
             r"|`?uri`? parameter to `?openUri\(\)`? must be a string"
+            r"|connection to server on socket \"[^\"\n]{1,200}\.PGSQL"
             r"|\bhost= (?:user|port|password|dbname|sslmode)=",
             _NO_ADDRESS,
         ),
