@@ -88,6 +88,22 @@ def test_requirements_that_powershell_wrote_are_read(encoding):
     assert dependencies(KnownFiles(tree)) == {"flask": "requirements.txt"}
 
 
+DOTENV = {
+    "go.mod": "module example.com/shop\nrequire github.com/joho/godotenv v1.5.1\n",
+    "main.go": "package main\n",
+    "config/read.go": "package config\nfunc Read() { if godotenv.Load() != nil { panic(1) } }\n",
+}
+
+
+def test_a_program_of_go_that_reads_the_file_of_variables_finds_an_empty_one():
+    recipe = detect(tree_of(DOTENV))
+    assert recipe.build == "go build -o bin/ . && touch .env"
+    assert "config/read.go reads .env, which is not committed" in recipe.reasons["build"]
+    # Negative controls: a file of the repository, and one that is read only if it is there.
+    for files in ({".env": "A=1\n"}, {"config/read.go": "package config\n"}):
+        assert detect(tree_of({**DOTENV, **files})).build == "go build -o bin/ ."
+
+
 def test_the_server_of_a_procfile_is_installed_if_no_file_names_packages():
     files = {"Procfile": "web: gunicorn app:app\n", "app.py": FLASK}
     assert "gunicorn" in detect(tree_of(files)).added_packages

@@ -451,6 +451,10 @@ def test_a_client_without_its_key_or_address_leads_to_the_variable_of_the_applic
             "Create a PostgreSQL database, such as main-db with",
         ),
         (
+            "panic: failed to connect to 'host=port= user= password= database=sslmode=': hostname",
+            "Create a database, such as main-db, and set the variable that web reads",
+        ),
+        (
             "RuntimeError: The session is unavailable because no secret key was set.  Set the secret_key on",
             "Set the variable from which the settings take SECRET_KEY",
         ),

@@ -342,7 +342,7 @@ _RULES: Final = tuple(
             r"|MongoParseError: Invalid scheme, expected connection string"
             r"|`?uri`? parameter to `?openUri\(\)`? must be a string"
             r"|connection to server on socket \"[^\"\n]{1,200}\.PGSQL"
-            r"|\bhost= (?:user|port|password|dbname|sslmode)=",
+            r"|\bhost= ?(?:user|port|password|dbname|sslmode)=",
             _NO_ADDRESS,
         ),
         (r"no such table: ([\w.]+)", _TABLES_OF_FILE),

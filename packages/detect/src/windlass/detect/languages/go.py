@@ -28,6 +28,7 @@ _NETWORK: Final = re.compile(r"[\"`](?:net(?:/[\w/]++)?|syscall|plugin|C|\w++(?:
 """Matches imported packages that may open a port: network packages of the standard library, C, and packages
 of other modules."""
 _READS_PORT: Final = re.compile(r"\b(?:Getenv|LookupEnv)\(\"PORT\"\)")
+_DOTENV: Final = re.compile(r"\bgodotenv\.(?:Load|Overload|Read)\((?:\"(?:\./)?\.env\")?\)")
 _CALLER: Final = re.compile(r"\bruntime\.Caller\(")
 _AUXILIARY_FOLDERS: Final = frozenset(
     ["example", "examples", "hack", "scripts", "test", "testdata", "tests", "tools"]
@@ -67,6 +68,9 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         program = "" if files.has("go.mod") else "app"
         flags, why = _own_paths(files, module)
         build = f"go build{flags} -o bin/{program} {package}"
+        if reader := _reader_of_dotenv(files, module):
+            # Such programs often end without the file, although they get the variables otherwise.
+            build, why = f"{build} && touch .env", f"{why}, and {reader} reads .env, which is not committed"
         recipe.choose(f"{where} holds the package main{why}.", build=build)
         recipe.choose(
             f"The build makes it, called {program or ('like its folder' if main else 'like the module')}.",
@@ -88,6 +92,14 @@ def _own_paths(files: KnownFiles, module: str) -> tuple[str, str]:
         f' "-gcflags={name[1]}/...=-trimpath=$PWD=>."',
         f", and {asks} finds files by the path of its source",
     )
+
+
+def _reader_of_dotenv(files: KnownFiles, module: str) -> str:
+    """Returns the file that reads the variables in .env; empty if there is none, or if the repository has
+    .env."""
+    if "github.com/joho/godotenv" not in module or files.has(".env"):
+        return ""
+    return next((path for path in _sources(files)[:_MAX_SOURCES] if _DOTENV.search(files.text(path))), "")
 
 
 def _sources(files: KnownFiles) -> list[str]:
