@@ -112,7 +112,7 @@ async def test_a_payload_deploys_nothing_that_the_repository_does_not_have(world
     assert first[:12] in entry["message"]
 
 
-async def test_the_account_says_why_nothing_was_done(world: World):
+async def test_the_list_of_pushes_says_why_a_push_deployed_nothing(world: World):
     app = await deployed(world, auto_deploy=True, watch_paths=["web/**"])
     off = await deployed(world)
     to, first = await webhook(world, app), world.git.newest

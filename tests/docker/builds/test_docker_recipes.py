@@ -192,7 +192,7 @@ def test_the_image_label_stores_the_processes_and_the_release_command(chosen):
     assert artifact.release == ("./migrate", "now")
 
 
-def test_an_image_of_processes_without_web_is_built_for_an_application_that_chooses_one(chosen):
+def test_a_procfile_without_web_requires_a_choice_of_the_process(chosen):
     files = {**FLASK, "Procfile": "api: gunicorn app:app\nworker: python work.py\n"}
     with pytest.raises(BuildError, match=r"^Set process to one of api, worker: "):
         chosen(files)

@@ -115,7 +115,7 @@ async def test_the_gateway_remembers_no_headers_of_strangers(town: Town) -> None
         tracemalloc.stop()
 
 
-async def test_behind_a_proxy_a_long_text_is_no_address() -> None:
+async def test_an_overlong_address_in_x_forwarded_for_is_refused() -> None:
     async with make_town(trusts=lambda address: address == "127.0.0.1") as town:
         await shop(town, denied=("10.0.0.0/8",))
         assert (await get(town, "X-Forwarded-For: fe80::1%1"))[0] == 200

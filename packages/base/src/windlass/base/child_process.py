@@ -41,9 +41,9 @@ class ChildProcess:
         *,
         cwd: Path,
         env: Mapping[str, str],
-        given: int = subprocess.DEVNULL,
+        stdin: int = subprocess.DEVNULL,
     ) -> Self:
-        """Starts a program with `subprocess`, which uses `vfork`. `given` is its standard input.
+        """Starts a program with `subprocess`, which uses `vfork`. `stdin` is its standard input.
 
         asyncio would use `fork` and copy the server's page tables. That takes longer than most git commands.
         """
@@ -51,7 +51,7 @@ class ChildProcess:
             argv,
             cwd=cwd,
             env=env,
-            stdin=given,
+            stdin=stdin,
             stdout=output,
             stderr=errors,
             start_new_session=True,

@@ -28,14 +28,14 @@ _KILLED_WITHIN: Final = 10.0
 
 @asynccontextmanager
 async def running(
-    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], given: int = subprocess.DEVNULL
+    argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: int = subprocess.DEVNULL
 ) -> AsyncIterator[ChildProcess]:
-    """Runs a program for the duration of the block. `given` is the descriptor of its input; without it, the
+    """Runs a program for the duration of the block. `stdin` is the descriptor of its input; without it, the
     program has none. May raise an OSError."""
     (read_output, output), (read_errors, errors) = os.pipe(), os.pipe()
     try:
         with on_failure(partial(close_all, read_output, read_errors)):
-            process = ChildProcess.start(argv, output, errors, cwd=cwd, env=env, given=given)
+            process = ChildProcess.start(argv, output, errors, cwd=cwd, env=env, stdin=stdin)
     finally:
         close_all(output, errors)
     try:

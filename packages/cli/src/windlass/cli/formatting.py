@@ -129,16 +129,16 @@ def show_apart(rows: list[dict[str, Any]]) -> None:
         show_fields(row)
 
 
-def _flatten(document: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Yields non-empty fields with their paths."""
     for name, value in document.items():
         if isinstance(value, dict):
-            yield from _flatten(value, f"{above}{name}.")
+            yield from _flatten(value, f"{prefix}{name}.")
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             for place, item in enumerate(value):
-                yield f"{above}{name}[{place}]", ", ".join(f"{key} {text}" for key, text in _flatten(item))
+                yield f"{prefix}{name}[{place}]", ", ".join(f"{key} {text}" for key, text in _flatten(item))
         elif value not in (None, "", []):
-            yield f"{above}{name}", cell(value)
+            yield f"{prefix}{name}", cell(value)
 
 
 def moment(text: str) -> str:

@@ -17,10 +17,10 @@ MAX_VALUE_BYTES: Final = 1024 * 1024
 STDIN: Final = "-"
 
 
-def read_texts(option: str, values: Sequence[str], taken: set[str]) -> list[str]:
-    """Returns the texts that an option's values stand for. `taken`: the options that have already read
+def read_texts(option: str, values: Sequence[str], used_options: set[str]) -> list[str]:
+    """Returns the texts that an option's values stand for. `used_options`: the options that have already read
     standard input, which can be read only once."""
-    return [_text(option, value, taken) for value in values]
+    return [_text(option, value, used_options) for value in values]
 
 
 def read_file(name: str) -> str:
@@ -30,13 +30,13 @@ def read_file(name: str) -> str:
     return _content("FILE", name, "")
 
 
-def _text(option: str, value: str, taken: set[str]) -> str:
+def _text(option: str, value: str, used_options: set[str]) -> str:
     if value == STDIN:
-        if taken:
+        if used_options:
             raise InvalidUsage(
-                f"{option}: name a file, as @FILE: {min(taken)} reads the standard input already"
+                f"{option}: name a file, as @FILE: {min(used_options)} reads the standard input already"
             )
-        taken.add(option)
+        used_options.add(option)
         return _decode(option, "the standard input", sys.stdin.buffer.read(MAX_VALUE_BYTES + 1))
     if value.startswith("@@"):
         return value[1:]

@@ -89,15 +89,19 @@ def _made_in(folder: str, files: KnownFiles, dependencies: dict[str, str]) -> Re
     return made
 
 
-def _choose_below(recipe: Recipe, folder: str, made: Recipe, declaring: str) -> None:
-    recipe.choose(f"{folder}/{made.reasons['framework']}", framework=made.framework)
+def _choose_below(recipe: Recipe, folder: str, django_recipe: Recipe, declaring: str) -> None:
+    recipe.choose(f"{folder}/{django_recipe.reasons['framework']}", framework=django_recipe.framework)
     for command in ("release", "build", "start"):
-        if value := getattr(made, command):
-            reason = f"{made.reasons[command].rstrip('.')}, in {folder}, and {declaring} is above it."
+        if value := getattr(django_recipe, command):
+            reason = (
+                f"{django_recipe.reasons[command].rstrip('.')}, in {folder}, and {declaring} is above it."
+            )
             recipe.choose(reason, **{command: f"cd {folder} && {value}"})
-    recipe.choose(made.reasons.get("port", ""), port=made.port)
-    recipe.choose(made.reasons.get("added_packages", ""), added_packages=made.added_packages)
-    recipe.problems += made.problems
+    recipe.choose(django_recipe.reasons.get("port", ""), port=django_recipe.port)
+    recipe.choose(
+        django_recipe.reasons.get("added_packages", ""), added_packages=django_recipe.added_packages
+    )
+    recipe.problems += django_recipe.problems
 
 
 def _choose_one_of(recipe: Recipe, projects: list[tuple[str, Recipe]]) -> None:

@@ -18,8 +18,8 @@ from windlass.process.supervisor import Supervisor, Supervisors
 
 
 class InstanceInspector:
-    def __init__(self, records: RecordStore, supervisors: Supervisors, counting: ProcessCounter) -> None:
-        self._records, self._supervisors, self._counting = records, supervisors, counting
+    def __init__(self, records: RecordStore, supervisors: Supervisors, counter: ProcessCounter) -> None:
+        self._records, self._supervisors, self._counting = records, supervisors, counter
 
     async def look(self, key: InstanceKey) -> Instance | None:
         """Returns the current state of an instance, including an instance whose record another version wrote.

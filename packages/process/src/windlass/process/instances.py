@@ -53,16 +53,16 @@ class Instances:
         claims: PortClaims,
         starter: InstanceStarter,
         output: OutputReader,
-        counting: ProcessCounter,
+        counter: ProcessCounter,
         clock: Clock,
         pauses: Pauses,
     ) -> None:
         self._records, self._claims, self._starter = records, claims, starter
         self._output, self._clock, self._pauses = output, clock, pauses
-        self._killer = ProcessKiller(counting)
+        self._killer = ProcessKiller(counter)
         self._ends = EndRecorder(records, self._killer, clock, pauses)
         self.supervisors = Supervisors()
-        self.inspector = InstanceInspector(records, self.supervisors, counting)
+        self.inspector = InstanceInspector(records, self.supervisors, counter)
         self.notice: Notice = lambda service: None
         self._changes: dict[str, asyncio.Event] = {}
         self._tasks: set[asyncio.Task[Any]] = set()

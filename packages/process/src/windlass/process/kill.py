@@ -23,8 +23,8 @@ _FIRST_PAUSE: Final = 0.01
 
 
 class ProcessKiller:
-    def __init__(self, counting: ProcessCounter) -> None:
-        self._counting = counting
+    def __init__(self, counter: ProcessCounter) -> None:
+        self._counting = counter
 
     async def ask(self, home: Path, record: Record, grace: float) -> None:
         """Sends SIGTERM to all processes and waits until they have ended or the grace period is over.

@@ -20,8 +20,8 @@ _EXECUTED_BY: Final = re.compile(rb"[0-9]{1,10}\.[0-9]{1,20}\.[0-9a-f-]{1,36}")
 
 
 class Orphans:
-    def __init__(self, records: RecordStore, counting: ProcessCounter) -> None:
-        self._records, self._counting = records, counting
+    def __init__(self, records: RecordStore, counter: ProcessCounter) -> None:
+        self._records, self._counting = records, counter
 
     async def end(self, table: ProcessTable) -> None:
         await end_these(await asyncio.to_thread(self._find, table))

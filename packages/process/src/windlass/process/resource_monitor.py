@@ -125,7 +125,7 @@ class ResourceMonitor:
         output: OutputReader,
         claims: PortClaims,
         groups: Cgroups,
-        counting: ProcessCounter,
+        counter: ProcessCounter,
         orphans: Orphans,
         networks: Networks,
         weigh_every: float,
@@ -135,7 +135,7 @@ class ResourceMonitor:
     ) -> None:
         """`start_takes` returns the seconds that the start in progress has taken so far."""
         self._records, self._instances, self._output, self._claims = records, instances, output, claims
-        self._groups, self._counting, self._orphans = groups, counting, orphans
+        self._groups, self._counting, self._orphans = groups, counter, orphans
         self._networks, self._weigh_every = networks, weigh_every
         self._disk, self._shares = DiskWatch(records.folder, reserve), shares
         self._start_takes = start_takes

@@ -286,14 +286,14 @@ async def seed(ctx: Context, tx: Tx) -> str | None:
         await tx.work.schedule(kind, id, tx.now + later, queue=ctx.ownership.queues.housekeeping)
     await schedule_shared(ctx, tx)
     if first := await tx.resources.first(NO_PARENT, organization.name):
-        await _found_place(ctx, tx, first)
+        await _create_cluster_of_place(ctx, tx, first)
         return None
     with_token = not ctx.settings.admin_token
     _, token = await found_organization(ctx, tx, Organization(name="default"), SYSTEM, with_token=with_token)
     return token
 
 
-async def _found_place(ctx: Context, tx: Tx, org: Row) -> None:
+async def _create_cluster_of_place(ctx: Context, tx: Tx, org: Row) -> None:
     """Creates a cluster for this machine in the first organization, when a server starts here for the first
     time."""
     place = ctx.ownership.place

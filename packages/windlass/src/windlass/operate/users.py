@@ -52,8 +52,8 @@ async def list_people(settings: Settings) -> list[ListedPerson]:
 
 
 async def make_reset_link(settings: Settings, email: str, *, second_factor: bool = False) -> MadeLink:
-    """Makes a link for a person. PostgreSQL has it at once; a database in a file, which the running server
-    writes, gets it when the link is opened."""
+    """Makes a link with which a person sets a new password. In PostgreSQL, stores it at once. Only the
+    running server writes an SQLite database: it stores the link when it is opened."""
     await check(settings)
     if not settings.takes_passwords:
         raise CommandRefused(

@@ -41,7 +41,7 @@ PHASE_TIMEOUT: Final = 30.0
 cell, and all other starts wait meanwhile."""
 
 
-class Answers:
+class LaunchAnswers:
     """The answers that a new process sends over a pipe. The pipe closes when the program is executed, or when
     its execution fails."""
 
@@ -73,7 +73,7 @@ class StartedProgram(NamedTuple):
     """The pid of the cell's first process, if the cell has a pid namespace."""
     go_pipe: int
     """The pipe to which `go` writes. The program runs after that, or never if the pipe is closed before."""
-    answers: Answers
+    answers: LaunchAnswers
 
 
 def program(module: str, number: int, *more: str) -> list[str]:
@@ -120,7 +120,7 @@ class Launcher:
                 child = self._send_request(PROGRAM_REQUEST, descriptors)
         finally:
             _close_all(ours, tell, sent)
-        answers = Answers(hear)
+        answers = LaunchAnswers(hear)
         answer, failure = _read_answers(answers, ready=request["waits"])
         pid, first = answer.get("pid"), answer.get("first")
         started = StartedProgram(pid or (child if failure else 0), first, theirs, answers)
@@ -226,7 +226,7 @@ def _write_request(request: LaunchRequest | StepRequest) -> int:
     return file
 
 
-def _read_answers(answers: Answers, *, ready: bool) -> tuple[LaunchAnswer, TimeoutError | None]:
+def _read_answers(answers: LaunchAnswers, *, ready: bool) -> tuple[LaunchAnswer, TimeoutError | None]:
     """Reads answers until the pid is known and, if wanted, the process is ready; or until it has ended."""
     answer: LaunchAnswer = {}
     until = time.monotonic() + PHASE_TIMEOUT

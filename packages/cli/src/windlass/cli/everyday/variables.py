@@ -176,20 +176,20 @@ class VariableCommands:
 
     # Steps
 
-    def _key_and_value(self, text: str, taken: set[str]) -> tuple[str, str]:
+    def _key_and_value(self, text: str, used_options: set[str]) -> tuple[str, str]:
         key, equals, value = text.partition("=")
         if not _KEY.fullmatch(key) or (not equals and not self.is_secret):
             like = "NAME or NAME=value" if self.is_secret else "NAME=value"
             raise InvalidUsage(f"give {like}, and not {key if self.is_secret else text!r}")
         if equals:
-            return key, read_texts(key, [value], taken)[0]
-        return key, self._read_value(key, taken)
+            return key, read_texts(key, [value], used_options)[0]
+        return key, self._read_value(key, used_options)
 
-    def _read_value(self, key: str, taken: set[str]) -> str:
+    def _read_value(self, key: str, used_options: set[str]) -> str:
         """Reads a value from the terminal without echo, or from standard input."""
         if sys.stdin.isatty():
             return str(click.prompt(f"Value of {key}", hide_input=True, err=True))
-        return read_texts(key, ["-"], taken)[0]
+        return read_texts(key, ["-"], used_options)[0]
 
     def _own_variables(self, call: EverydayCall, level: VariableLevel) -> dict[str, Mapping[str, Any]]:
         """Returns the variables of the level itself by key, without inherited variables."""

@@ -75,10 +75,10 @@ def inherited(images: Iterable[Mapping[str, Any]]) -> FromImages:
     return FromImages(lengths, frozenset(several), settings, tuple(triggers))
 
 
-def check_expansion(dockerfile: Dockerfile, given: Mapping[str, str], base: FromImages) -> None:
-    """Raises DockerfileError if the variables of a Dockerfile expand beyond the limits. `given`: values of
-    build arguments. `base`: settings of the base images."""
-    count = _SizeCount(dockerfile, given, base)
+def check_expansion(dockerfile: Dockerfile, arguments: Mapping[str, str], base: FromImages) -> None:
+    """Raises DockerfileError if the variables of a Dockerfile expand beyond the limits. `arguments`: values
+    of build arguments. `base`: settings of the base images."""
+    count = _SizeCount(dockerfile, arguments, base)
     for each in _all_instructions(dockerfile, base):
         count.add(each)
 
@@ -101,10 +101,10 @@ def _all_instructions(dockerfile: Dockerfile, base: FromImages) -> Iterator[Inst
 
 
 class _SizeCount:
-    def __init__(self, dockerfile: Dockerfile, given: Mapping[str, str], base: FromImages) -> None:
+    def __init__(self, dockerfile: Dockerfile, arguments: Mapping[str, str], base: FromImages) -> None:
         self._escape = dockerfile.escape
         self._lengths = dict(base.lengths)
-        self._given = given
+        self._given = arguments
         self._longest = max(self._lengths.values(), default=0)
         self._values = sum(self._lengths.values()) + base.settings
         self._several = set(base.several)

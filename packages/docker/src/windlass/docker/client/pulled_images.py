@@ -133,13 +133,13 @@ class PulledImages:
     def _path(self, user: ImageUser, ref: str) -> Path:
         return self._folder / user.service / user.use / hashlib.sha256(ref.encode()).hexdigest()
 
-    def _notes(self, service: str = "*", use: str = "*") -> list[tuple[Path, PulledImage]]:
+    def _notes(self, service: str = "*", note_kind: str = "*") -> list[tuple[Path, PulledImage]]:
         """Returns the paths and contents of notes, the least recently used first."""
-        paths = sorted(self._times(service, use))
+        paths = sorted(self._times(service, note_kind))
         return [(path, noted) for _, path in paths if (noted := _read(path))]
 
-    def _times(self, service: str, use: str) -> Iterator[tuple[float, Path]]:
-        for path in self._folder.glob(f"{service}/{use}/*"):
+    def _times(self, service: str, note_kind: str) -> Iterator[tuple[float, Path]]:
+        for path in self._folder.glob(f"{service}/{note_kind}/*"):
             with suppress(FileNotFoundError):
                 if not path.suffix:
                     yield path.stat().st_mtime, path

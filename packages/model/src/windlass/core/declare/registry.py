@@ -192,7 +192,7 @@ class Registry:
                 yield from ((action, more.group) for action in more.actions)
 
     def _with_ids(
-        self, operation: Operation, ids: Mapping[str, str], itself: str = "", above: str = ""
+        self, operation: Operation, ids: Mapping[str, str], itself: str = "", prefix: str = ""
     ) -> Operation:
         """Returns the operation with its path parameters resolved to families."""
         params: list[str] = _PARAM.findall(operation.path)
@@ -210,7 +210,7 @@ class Registry:
             operation,
             ids=tuple(placed.values()),
             itself=placed.get(itself),
-            above=placed.get(above),
+            above=placed.get(prefix),
             declared_body=body,
             answer=answer,
         )

@@ -122,20 +122,20 @@ def extra_of(annotation: Any) -> Mapping[str, Any]:
             return {}
 
 
-def references_of(spec: type[Struct], above: str) -> Iterator[tuple[str, ReferenceField]]:
+def references_of(spec: type[Struct], prefix: str) -> Iterator[tuple[str, ReferenceField]]:
     for info in fields_of(spec):
-        extra, path = extra_of(info.type), above + info.encode_name
+        extra, path = extra_of(info.type), prefix + info.encode_name
         if "refers" in extra:
             opens = extra.get("opens", "")
-            yield path, ReferenceField(extra["refers"], opens and above + opens)
+            yield path, ReferenceField(extra["refers"], opens and prefix + opens)
         if inner := struct_of(info.type):
             yield from references_of(inner, f"{path}.")
 
 
-def hidden_fields_of(spec: type[Struct], above: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+def hidden_fields_of(spec: type[Struct], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields the path of each hidden field, such as `token` or `config.password`, with its metadata."""
     for info in fields_of(spec):
-        extra, path = extra_of(info.type), above + info.encode_name
+        extra, path = extra_of(info.type), prefix + info.encode_name
         if "hidden" in extra:
             yield path, extra
         elif inner := struct_of(info.type):

@@ -305,7 +305,7 @@ async def _fetch(
     toolchains.check_allowed()
     minor = requirement.minor or _first_in(requirement)
     uv = await find_program(UV, tools, toolchains, stack)
-    folder = await toolchains.fetch(f"python-{minor}", partial(_make, uv, minor), tools, stack)
+    folder = await toolchains.fetch(f"python-{minor}", partial(_install_python, uv, minor), tools, stack)
     present = await _inspect(tools, str(folder / "python" / "bin" / f"python{minor}"), minor)
     if present is None:
         raise MissingToolchain(f"uv fetched no working Python {minor}.")
@@ -323,7 +323,7 @@ def _first_in(requirement: PythonRequirement) -> str:
     )
 
 
-async def _make(uv: Path, minor: str, tools: Tools, folder: Path) -> None:
+async def _install_python(uv: Path, minor: str, tools: Tools, folder: Path) -> None:
     more = {"UV_PYTHON_INSTALL_DIR": str(folder / "pythons"), "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "30"}
     words: list[str | Path] = [uv, "python", "install", "--no-bin", minor]
     await tools.run(words, cwd=folder, more=more, title=f"uv python install {minor}")

@@ -182,16 +182,16 @@ async def _make(ctx: Context, tx: Tx, base: Row, row: Row, preview: StoredPrevie
     return tx.now + _FOLLOW_INTERVAL
 
 
-async def _follow(ctx: Context, tx: Tx, made: Row, row: Row, address: str) -> int:
+async def _follow(ctx: Context, tx: Tx, environment: Row, row: Row, address: str) -> int:
     """Notes how the environment is, and stops it if nothing came for a while."""
     stored = row.read(StoredPreview)
     quiet = moment_of(stored.active_at) + ctx.settings.preview_quiet_hours * HOUR
-    state = await state_of(ctx, tx, made)
+    state = await state_of(ctx, tx, environment)
     was_stopped = stored.state is PreviewState.STOPPED
     if was_stopped and state is PreviewState.DEPLOYING:
         return tx.now + _FOLLOW_INTERVAL  # it is being stopped, or somebody starts it again
     if not was_stopped and quiet <= tx.now and state in {PreviewState.RUNNING, PreviewState.FAILED}:
-        await stop_environment(ctx, tx, made, row)
+        await stop_environment(ctx, tx, environment, row)
         return tx.now + _FOLLOW_INTERVAL
     fields: dict[str, object] = {"state": state, "address": address}
     if was_stopped and state is PreviewState.RUNNING:

@@ -31,7 +31,7 @@ _LOG_PAUSES: Final = (0.05, 0.2, 0.5)
 _MAX_PAGE_BYTES: Final = 65_536
 _ANSWER_TIMEOUT: Final = 1.0
 _BAD_REQUEST: Final = 400
-_MAY_REFUSE: Final = (_BAD_REQUEST, 403)
+_REFUSAL_STATUSES: Final = (_BAD_REQUEST, 403)
 """Statuses with which frameworks reject an unknown host name."""
 _HOST_REFUSALS: Final = (
     b"<title>Bad Request (400)</title>",
@@ -67,7 +67,7 @@ async def _find_page_problem(ctx: Context, workload: Workload, instances: Sequen
         return ""
     host, began = hosts_of(ctx, place, held)[0], ctx.clock.now()
     page = await _request_page(endpoint, host)
-    is_refused = page.status in _MAY_REFUSE and await _refuses_host(endpoint, page)
+    is_refused = page.status in _REFUSAL_STATUSES and await _refuses_host(endpoint, page)
     if page.status < _SERVER_ERROR and not is_refused:
         return await _database_problem(ctx, workload)
     end = f"{workload.name} answers GET / with {page.status}"

@@ -36,25 +36,25 @@ def origin_of(call: Call | None) -> Origin:
     return call.origin if call else ITSELF
 
 
-async def about(ctx: Context, reads: Reads, row: Row, above: Row | None = None) -> About:
-    """Returns the subject of an event about a resource. `above` is the parent, if the caller has read it."""
+async def about(ctx: Context, reads: Reads, row: Row, parent: Row | None = None) -> About:
+    """Returns the subject of an event about a resource. `parent` is the parent, if the caller has read it."""
     if not ctx.registry.audit.is_part(row.family):
-        return await about_itself(reads, row, above)
-    project, environment = await levels_of(reads, row, above)
+        return await about_itself(reads, row, parent)
+    project, environment = await levels_of(reads, row, parent)
     if row.parent == row.org:
         return About(row.id, row.family, row.org, "organization", project, environment)
-    above = above or await reads.resources.get(row.parent)
-    return About(row.id, row.family, row.parent, above.family if above else "", project, environment)
+    parent = parent or await reads.resources.get(row.parent)
+    return About(row.id, row.family, row.parent, parent.family if parent else "", project, environment)
 
 
-async def about_itself(reads: Reads, row: Row, above: Row | None = None) -> About:
+async def about_itself(reads: Reads, row: Row, parent: Row | None = None) -> About:
     """Returns the subject of an event about a resource that is not part of another resource, such as a
     service."""
-    project, environment = await levels_of(reads, row, above)
+    project, environment = await levels_of(reads, row, parent)
     return About(row.id, row.family, row.id, row.family, project, environment)
 
 
-async def levels_of(reads: Reads, row: Row, above: Row | None = None) -> tuple[str, str]:
+async def levels_of(reads: Reads, row: Row, parent: Row | None = None) -> tuple[str, str]:
     """Returns the ids of the project and environment that contain a resource, including the resource itself.
     An id is empty if there is none."""
     if row.family in LEVEL_FAMILIES:
@@ -62,8 +62,8 @@ async def levels_of(reads: Reads, row: Row, above: Row | None = None) -> tuple[s
         return ids.get("project", ""), ids.get("environment", "")
     if row.parent in ("", row.org):
         return "", ""
-    above = above or await reads.resources.get(row.parent)
-    return await levels_of(reads, above) if above else ("", "")
+    parent = parent or await reads.resources.get(row.parent)
+    return await levels_of(reads, parent) if parent else ("", "")
 
 
 @cache

@@ -118,10 +118,10 @@ async def give_up_above(tx: Tx, service: Row) -> None:
         await tx.deletions.forget(row.id)
 
 
-async def _remove_emptied(ctx: Context, tx: Tx, above: list[Row]) -> None:
+async def _remove_emptied(ctx: Context, tx: Tx, ancestors: list[Row]) -> None:
     """Deletes the environment and the project if their deletion waits and no deployed service is left, in
     this order."""
-    for row in above:
+    for row in ancestors:
         asked = await tx.deletions.get(row.id)
         if asked is not None and not await tx.tree.deployed_at_or_below(row.id):
             await tx.deletions.forget(row.id)

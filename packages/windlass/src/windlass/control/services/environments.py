@@ -149,7 +149,7 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _note_request(
-    ctx: Context, tx: Tx, call: Call, environment: Row, alone: State, request: str
+    ctx: Context, tx: Tx, call: Call, environment: Row, state_without_services: State, request: str
 ) -> Reply:
     """Records a request in the status of the environment, and returns the status. An environment without
     services gets its final state at once.
@@ -161,8 +161,14 @@ async def _note_request(
     if status is None:
         await tx.statuses.add(environment.id, environment.org, State.READY, cluster_of(environment))
         status = await status_of(tx, environment)
-    at = None if alone is State.READY else tx.now
-    new = replace(status, state=alone, deployment=request, deployments=status.deployments + 1, deployed_at=at)
+    at = None if state_without_services is State.READY else tx.now
+    new = replace(
+        status,
+        state=state_without_services,
+        deployment=request,
+        deployments=status.deployments + 1,
+        deployed_at=at,
+    )
     await tx.statuses.change(new)
     return Reply(encode(await status_of_environment(ctx, tx, call, environment)))
 

@@ -176,16 +176,16 @@ class Search:
         """
         return listing.handler in READING
 
-    async def _list(self, part: PathPart, listing: Operation, above: Match) -> list[Match]:
+    async def _list(self, part: PathPart, listing: Operation, parent: Match) -> list[Match]:
         """Returns the matching items of a list with a handler of its own."""
         everything = Paging(page=1, page_size=UNPAGED)
         call = msgspec.structs.replace(
-            self._call, operation=listing, ids=(above.ids[0],), query=everything, paging_asked=True
+            self._call, operation=listing, ids=(parent.ids[0],), query=everything, paging_asked=True
         )
         reply = await READING[listing.handler](self._ctx, call)
         family = part.family
         return [
-            Match((str(item["id"]), *above.ids), str(item[family.names]))
+            Match((str(item["id"]), *parent.ids), str(item[family.names]))
             for item in msgspec.json.decode(reply.body)["results"]
             if not part.text or part.text == item["id"] or part.key == family.key_of(item)
         ]

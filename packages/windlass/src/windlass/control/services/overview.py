@@ -80,16 +80,16 @@ async def _places(ctx: Context, call: Call, org: str) -> list[ServicePlace]:
     ]
 
 
-async def _document_of(ctx: Context, call: Call, place: ServicePlace, above: dict[str, Row]) -> Document:
+async def _document_of(ctx: Context, call: Call, place: ServicePlace, ancestors: dict[str, Row]) -> Document:
     source = ctx.store.reads
     service, status = await source.resources.get(place.id), await source.statuses.get(place.id)
     assert service is not None
     assert status is not None
     status = await status_as_reachable(ctx, status)
     for id in (place.environment, place.project):
-        if id not in above and (row := await source.resources.get(id)):
-            above[id] = row
-    own, environment = service.read(ServiceSummary), above[place.environment]
+        if id not in ancestors and (row := await source.resources.get(id)):
+            ancestors[id] = row
+    own, environment = service.read(ServiceSummary), ancestors[place.environment]
     links = await links_of(ctx, source, service)
     shown: Document = {
         "id": service.id,
@@ -105,7 +105,7 @@ async def _document_of(ctx: Context, call: Call, place: ServicePlace, above: dic
         "description": own.description,
         "icon_uri": own.icon_uri,
         "project_id": place.project,
-        "project_name": above[place.project].read(NamedDocument).name,
+        "project_name": ancestors[place.project].read(NamedDocument).name,
         "environment_id": place.environment,
         "environment_name": environment.read(NamedDocument).name,
         "cluster_id": environment.read(EnvironmentShown).cluster_id,

@@ -103,15 +103,15 @@ async def _secrets_of(ctx: Context, tx: Tx, base: Row) -> list[str]:
     return sorted({row.name or "" for row in rows})
 
 
-async def deploy_commit(ctx: Context, tx: Tx, made: Row, row: Row) -> Row:
+async def deploy_commit(ctx: Context, tx: Tx, environment: Row, row: Row) -> Row:
     """Deploys the newest commit of a preview in its environment. If the environment was stopped, all of its
     services are deployed."""
     stored = row.read(StoredPreview)
-    services = await services_of(ctx, tx, made)
+    services = await services_of(ctx, tx, environment)
     switched = {_key_of(service) for service in services if is_built_from(ctx, service, stored)}
     is_stopped = stored.state is PreviewState.STOPPED
     chosen = [service for service in services if is_stopped or _key_of(service) in switched]
-    return await _deploy_services(ctx, tx, made, row, chosen, switched)
+    return await _deploy_services(ctx, tx, environment, row, chosen, switched)
 
 
 def _key_of(service: Row) -> tuple[str, str]:
@@ -120,7 +120,7 @@ def _key_of(service: Row) -> tuple[str, str]:
 
 
 async def _deploy_services(
-    ctx: Context, tx: Tx, made: Row, row: Row, services: Sequence[Row], switched: set[tuple[str, str]]
+    ctx: Context, tx: Tx, environment: Row, row: Row, services: Sequence[Row], switched: set[tuple[str, str]]
 ) -> Row:
     stored = row.read(StoredPreview)
     skipped: list[str] = []
@@ -128,7 +128,7 @@ async def _deploy_services(
         kind = ctx.kinds[service.family]
         if not kind.runs_in_preview(service):
             continue
-        call = call_of(ctx, f"{service.family}.deploy", made.parent, service)
+        call = call_of(ctx, f"{service.family}.deploy", environment.parent, service)
         try:
             if _key_of(service) in switched:
                 await refuse_outside(ctx, tx, service)
@@ -146,10 +146,10 @@ async def _deploy_services(
     return await change_preview(tx, row, fields, ". ".join([event, *skipped]))
 
 
-async def stop_environment(ctx: Context, tx: Tx, made: Row, row: Row) -> Row:
-    for service in reversed(await services_of(ctx, tx, made)):
+async def stop_environment(ctx: Context, tx: Tx, environment: Row, row: Row) -> Row:
+    for service in reversed(await services_of(ctx, tx, environment)):
         if await was_begun(tx, service):
-            call = call_of(ctx, f"{service.family}.stop", made.parent, service)
+            call = call_of(ctx, f"{service.family}.stop", environment.parent, service)
             await stop(ctx, tx, call, service, None)
     hours = ctx.settings.preview_quiet_hours
     return await change_preview(
@@ -157,17 +157,17 @@ async def stop_environment(ctx: Context, tx: Tx, made: Row, row: Row) -> Row:
     )
 
 
-async def delete_environment(ctx: Context, tx: Tx, made: Row) -> None:
+async def delete_environment(ctx: Context, tx: Tx, environment: Row) -> None:
     """Begins the deletion of a preview's environment, unless it is under way."""
-    if await tx.deletions.at_or_above(made.id) is None:
-        call = call_of(ctx, "environment.delete", made.parent, made)
-        await delete_row(ctx, tx, call, made, at_once=False)
+    if await tx.deletions.at_or_above(environment.id) is None:
+        call = call_of(ctx, "environment.delete", environment.parent, environment)
+        await delete_row(ctx, tx, call, environment, at_once=False)
 
 
-async def state_of(ctx: Context, reads: Reads, made: Row) -> PreviewState:
+async def state_of(ctx: Context, reads: Reads, environment: Row) -> PreviewState:
     """Returns how the environment of a preview is."""
     states = []
-    for service in await services_of(ctx, reads, made):
+    for service in await services_of(ctx, reads, environment):
         if ctx.kinds[service.family].runs_in_preview(service):
             is_open = bool(await reads.deployments.open(service.id))
             states.append((await status_of(reads, service)).state if not is_open else "")
@@ -180,10 +180,10 @@ async def state_of(ctx: Context, reads: Reads, made: Row) -> PreviewState:
     return PreviewState.RUNNING
 
 
-async def address_of(ctx: Context, reads: Reads, made: Row, preview: StoredPreview) -> str:
+async def address_of(ctx: Context, reads: Reads, environment: Row, preview: StoredPreview) -> str:
     """Returns the address of the first public service: one that is built from the pull request, if there is
     any."""
-    services = await services_of(ctx, reads, made)
+    services = await services_of(ctx, reads, environment)
     for service in sorted(services, key=lambda one: not is_built_from(ctx, one, preview)):
         if links := await links_of(ctx, reads, service):
             return str(links[0]["url"])

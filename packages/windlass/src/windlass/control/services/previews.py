@@ -75,7 +75,7 @@ class Previews(Behaviour[Preview]):
         assert row is not None
         await tend_soon(tx, row)
         if draft.spec.pull_request and not row.read(StoredPreview).repository:
-            await dismiss(tx, draft.above.id, row, dismissed=False)
+            await set_dismissed(tx, draft.above.id, row, is_dismissed=False)
             await look_soon(tx, draft.above)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
@@ -97,7 +97,7 @@ async def tell_of_deletion(ctx: Context, call: Call) -> None:
 async def delete_preview(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     check_tag(call, row)
-    await dismiss(tx, row.parent, row, dismissed=True)
+    await set_dismissed(tx, row.parent, row, is_dismissed=True)
     await delete_row(ctx, tx, call, row, at_once=True)
     return Reply()
 
@@ -146,13 +146,13 @@ async def keep_dismissed(tx: Tx, base: str, pulls: set[str]) -> None:
     await tx.facts.set(_dismissed_fact(base), msgspec.json.encode(sorted(pulls)) if pulls else b"")
 
 
-async def dismiss(tx: Tx, base: str, row: Row, *, dismissed: bool) -> None:
+async def set_dismissed(tx: Tx, base: str, row: Row, *, is_dismissed: bool) -> None:
     stored = row.read(StoredPreview)
     if not stored.pull_request:
         return
     before = await dismissed_pulls(tx, base)
     key = pull_key(stored.repository, stored.pull_request)
-    if dismissed and stored.repository:
+    if is_dismissed and stored.repository:
         after = before | {key}
     else:
         end = f"#{stored.pull_request}"

@@ -319,10 +319,10 @@ class PushedRepositories:
         words: Sequence[str],
         take: Callable[[bytes], Any],
         note: Callable[[bytes], Any],
-        given: int = subprocess.DEVNULL,
+        stdin: int = subprocess.DEVNULL,
     ) -> int:
         async with subprocesses.running(
-            ["git", *words], cwd=self.path(application), env=self._variables(application), given=given
+            ["git", *words], cwd=self.path(application), env=self._variables(application), stdin=stdin
         ) as process:
             self._limits.confine(process)
             async with asyncio.timeout(_TIMEOUT):
@@ -353,12 +353,12 @@ class PushedRepositories:
         words: Sequence[str],
         protocol: str,
         stopped: Callable[[], None],
-        given: int = subprocess.DEVNULL,
+        stdin: int = subprocess.DEVNULL,
     ) -> AsyncGenerator[bytes, None]:
         variables = self._variables(application, protocol)
         loop = asyncio.get_running_loop()
         async with subprocesses.running(
-            ["git", *words], cwd=self.path(application), env=variables, given=given
+            ["git", *words], cwd=self.path(application), env=variables, stdin=stdin
         ) as process:
             self._limits.confine(process)
 

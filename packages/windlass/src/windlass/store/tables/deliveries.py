@@ -112,8 +112,8 @@ class DeliveryChanges(DeliveryTable):
         await self._session.many(ADD, rows)
         return [row[0] for row in rows]
 
-    async def change(self, changed: Sequence[DeliveryRow]) -> None:
-        rows = [(row.state, row.due, row.attempts, row.story, row.address, row.id) for row in changed]
+    async def change(self, deliveries: Sequence[DeliveryRow]) -> None:
+        rows = [(row.state, row.due, row.attempts, row.story, row.address, row.id) for row in deliveries]
         await self._session.many(CHANGE, rows)
 
     async def hold(self, webhook: str, lane: str, due: int) -> None:
