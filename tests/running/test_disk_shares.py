@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,37 @@ def test_hard_links_to_one_file_count_once_and_counting_resumes_where_it_paused(
         turns += 1
     assert turns > 50
     assert MIB <= count.bytes["part", "a"] < 2 * MIB
+
+
+def deep(folder: Path, levels: int, name: str) -> None:
+    """Makes folders inside each other, with a file in the last one."""
+    at = os.open(folder, os.O_PATH)
+    for _ in range(levels):
+        os.mkdir(name, dir_fd=at)
+        inner = os.open(name, os.O_PATH, dir_fd=at)
+        os.close(at)
+        at = inner
+    file = os.open("zeros", os.O_WRONLY | os.O_CREAT, dir_fd=at)
+    os.write(file, os.urandom(MIB))
+    os.close(file)
+    os.close(at)
+
+
+@pytest.mark.parametrize(("levels", "least"), [(3, MIB), (60, MIB), (300, 1 << 40)])
+def test_files_below_a_path_of_any_length_are_counted(tmp_path: Path, levels: int, least: int):
+    (tmp_path / "a").mkdir()
+    deep(tmp_path / "a", levels, "n" * 120)
+    with suppress(OSError) if levels == 3 else pytest.raises(OSError, match="name too long"):
+        sum(1 for _ in os.walk(tmp_path, onerror=_raised))
+    count = FileCount([(("part", "a"), tmp_path / "a")])
+    while count.go_on(1):
+        pass
+    assert least <= count.bytes["part", "a"] < 2 * least
+    subprocess.run(["rm", "-rf", tmp_path / "a"], check=True)
+
+
+def _raised(error: OSError) -> None:
+    raise error
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from windlass.docker import names
 from windlass.engines.workload import Presence
 
 MAX_LIST_LENGTH: Final = 10_000
+MAX_MEASURED_VOLUMES: Final = 200_000
+"""Maximum number of volumes with sizes. Those without names are listed, too, and images may declare many."""
 
 
 class ContainerSummary(TypedDict):
@@ -44,11 +46,12 @@ class VolumeSize(TypedDict):
 
 
 class MeasuredVolume(VolumeSummary):
+    Mountpoint: str
     UsageData: VolumeSize | None
 
 
 class MeasuredVolumes(TypedDict):
-    Volumes: Annotated[list[MeasuredVolume], Meta(max_length=MAX_LIST_LENGTH)] | None
+    Volumes: Annotated[list[MeasuredVolume], Meta(max_length=MAX_MEASURED_VOLUMES)] | None
 
 
 class MachineSummary(Struct):

@@ -22,6 +22,7 @@ from windlass.docker.descriptions import (
     has_labels,
     instances_of,
 )
+from windlass.docker.volume_sizes import measure_volume
 from windlass.engines.engine import EngineError, VolumeLost
 from windlass.engines.workload import Volume, Workload
 
@@ -114,14 +115,18 @@ class DockerResources:
         return Counter(labels[words.SERVICE_LABEL] for labels in (await self._volumes()).values())
 
     async def volume_sizes(self) -> Counter[str]:
-        """Returns the total size of each service's volumes in bytes, as measured by the engine."""
+        """Returns the total size of each service's volumes in bytes, as measured by the engine. Those that it
+        cannot measure are measured here, if the engine is on this machine."""
         path = "/system/df?type=volume"
         listed = await self._docker.read_list(path, MeasuredVolumes, timeout=_VOLUMES_TIMEOUT)
         wanted, sizes = {"installation": self._installation}, Counter[str]()
         for volume in listed["Volumes"] or ():
             labels, usage = volume["Labels"], volume["UsageData"]
             if usage and labels and has_labels(labels, wanted):
-                sizes[labels[words.SERVICE_LABEL]] += max(0, usage["Size"])
+                size = usage["Size"]
+                if size < 0 and not self._docker.is_elsewhere:
+                    size = await measure_volume(volume["Mountpoint"])
+                sizes[labels[words.SERVICE_LABEL]] += max(0, size)
         return sizes
 
     async def _network(self, workload: Workload) -> str:

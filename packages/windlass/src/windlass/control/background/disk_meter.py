@@ -17,6 +17,7 @@ from typing import Final
 from windlass.base.disk_reserve import bytes_per_file, disk_spaces
 from windlass.base.errors import Unavailable
 from windlass.base.ids import is_id
+from windlass.base.long_paths import HIDDEN_BYTES, PathTooLong, folder_entries
 from windlass.base.subprocesses import in_thread
 from windlass.control.context.context import Context
 from windlass.control.records.disk_shares import note_disk, read_disk, record_of, share_of
@@ -73,13 +74,16 @@ class FileCount:
     def _count_all(self) -> Iterator[None]:
         while self._waiting:
             key, place = self._waiting.pop()
-            with suppress(OSError), os.scandir(place) as entries:
-                for entry in entries:
-                    with suppress(OSError):
-                        if entry.is_dir(follow_symlinks=False):
-                            self._waiting.append((key, entry.path))
-                        self._add(key, entry.stat(follow_symlinks=False))
-                    yield
+            try:
+                with suppress(OSError), folder_entries(place) as entries:
+                    for entry in entries:
+                        with suppress(OSError):
+                            if entry.is_dir(follow_symlinks=False):
+                                self._waiting.append((key, f"{place}/{entry.name}"))
+                            self._add(key, entry.stat(follow_symlinks=False))
+                        yield
+            except PathTooLong:
+                self.bytes[key] += HIDDEN_BYTES
 
     def _add(self, key: Key, stat_result: os.stat_result) -> None:
         if stat_result.st_nlink > 1:
