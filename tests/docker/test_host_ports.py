@@ -122,6 +122,14 @@ def test_one_organization_may_use_at_most_half_of_the_free_host_ports():
     assert not set(choose_ports(half, 0, taken)) & taken  # another one
 
 
+def test_one_organization_may_use_at_most_an_eighth_of_the_host_ports_of_this_machine():
+    limit = host_ports.MAX_PORTS_OF_ORGANIZATION
+    assert limit == len(host_ports.PORT_RANGE) // 8
+    assert len(choose_ports(20, limit - 20, (), limit)) == 20
+    with pytest.raises(EngineError, match=f"may have {limit}"):
+        choose_ports(21, limit - 20, (), limit)
+
+
 @pytest.mark.parametrize(
     ("message", "is_new"),
     [

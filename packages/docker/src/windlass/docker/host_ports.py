@@ -22,6 +22,9 @@ from windlass.docker.descriptions import ContainerList, container_name
 from windlass.engines.engine import PORTS_OF_ENGINES, EngineError
 
 PORT_RANGE: Final = PORTS_OF_ENGINES[10_000:]
+MAX_PORTS_OF_ORGANIZATION: Final = len(PORT_RANGE) // 8
+"""On this machine. For each host port, the engine starts a process with about 0.8 MB and 7 threads, which no
+limit of a container counts."""
 MAX_SKIPPED_PORTS: Final = 1000
 PORT_IN_USE_ERROR: Final = "port is already allocated"
 
@@ -66,7 +69,8 @@ class HostPorts:
             claimed = dict(self._claimed)
             held = await self._held_ports()
             mine = held.by_org[org] + sum(owner == org for owner in claimed.values())
-            ports = choose_ports(count, mine, held.all | claimed.keys() | self._skipped)
+            limit = len(PORT_RANGE) if self._docker.is_elsewhere else MAX_PORTS_OF_ORGANIZATION
+            ports = choose_ports(count, mine, held.all | claimed.keys() | self._skipped, limit)
             self._claimed.update(dict.fromkeys(ports, org))
         try:
             yield ports
@@ -106,15 +110,17 @@ class HostPorts:
         return held
 
 
-def choose_ports(count: int, mine: int, taken: Collection[int]) -> Sequence[int]:
+def choose_ports(
+    count: int, mine: int, taken: Collection[int], limit: int = len(PORT_RANGE)
+) -> Sequence[int]:
     """Returns random free ports, so that no program can predict them and wait there. `mine`: the number of
     ports that the organization already has. An organization may have at most as many ports as remain for all
-    others."""
+    others, and no more than `limit`."""
     free = [port for port in PORT_RANGE if port not in taken]
-    if mine + count > len(free):
+    if mine + count > min(len(free), limit):
         raise EngineError(
             f"Run fewer instances, or declare fewer ports: this organization has {mine} of the ports "
-            f"{PORT_RANGE[0]}-{PORT_RANGE[-1]} of the machine, and {len(free)} are left for all"
+            f"{PORT_RANGE[0]}-{PORT_RANGE[-1]}, and may have {limit}; {len(free)} are left for all"
         )
     return secrets.SystemRandom().sample(free, count)
 
