@@ -23,6 +23,7 @@ COMMIT = "9f2c4e1b7a60d3588ec1f0a94b7d62e35c81fa07"
 FORK = {
     "pull_request": 12,
     "title": "Other colours",
+    "url": "https://git.example.com/acme/shop/pulls/12",
     "state": "WAITING_FOR_APPROVAL",
     "is_fork": True,
     "author": "eve",

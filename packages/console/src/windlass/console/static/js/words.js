@@ -63,7 +63,7 @@ export const words = {
   doneWith: (what) => `${what}: done.`,
 
   places: { overview: "Overview", overviewShort: "Home", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
-  tabs: { overview: "Overview", runs: "Runs", plan: "Plan", deployments: "Deployments", tags: "Tags", logs: "Logs", requests: "Requests", domains: "Domains", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity" },
+  tabs: { overview: "Overview", runs: "Runs", plan: "Plan", deployments: "Deployments", tags: "Tags", logs: "Logs", requests: "Requests", domains: "Domains", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity", deploymentRestriction: "Restrictions" },
   columns: {
     state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
     number: "Number", action: "Action", author: "By", took: "Took", when: "When", created: "Created",

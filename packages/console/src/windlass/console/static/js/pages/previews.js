@@ -64,6 +64,11 @@ function ruleOf(state) {
   return panel(text.which, own(state.ruleNode), h("p", { class: "muted fine" }, refusalOf(needs) || prose(text.rightsHelp)));
 }
 
+function titleOf({ pull_request: number, url, title, branch, name }) {
+  if (!number) return branch || name;
+  return url ? outside(url, `#${number} ${title}`) : `#${number} ${title}`;
+}
+
 function card(state, place, row) {
   const kind = KINDS[row.state] || "off";
   const short = (id) => h("code", { title: id }, id.slice(0, 8));
@@ -71,7 +76,7 @@ function card(state, place, row) {
   return h("section", { class: "panel domain", key: row.id },
     h("div", { class: "head" },
       h("div", {},
-        h("h2", {}, row.pull_request ? [row.url ? outside(row.url, `#${row.pull_request}`) : `#${row.pull_request}`, " ", row.title] : row.branch || row.name),
+        h("h2", {}, titleOf(row)),
         h("p", { class: "facts-line" },
           h("span", { class: `state ${kind}` }, stateIcon(kind), text.states[row.state] || words.readable(row.state)),
           row.head_branch && h("span", {}, h("code", {}, row.head_branch), row.target_branch && [" → ", h("code", {}, row.target_branch)]),

@@ -58,7 +58,7 @@ export function render(state, place) {
     head([serviceIcon(service), service.name], { actions: actions(state, place) }),
     h("div", { class: "service-line" }, present(state)),
     stale(state),
-    tabs([...tabsOf(state).map((name) => [name === "overview" ? path : `${path}/${name}`, words.tabs[name]]), ...familiesOf(state.document, path).map((list) => [`${path}/${familyOf(list)}`, state.document.titleOf(list)])], tab === "overview" ? path : `${path}/${tab}`),
+    tabs([...tabsOf(state).map((name) => [name === "overview" ? path : `${path}/${name}`, words.tabs[name]]), ...familiesOf(state.document, path).map((list) => [`${path}/${familyOf(list)}`, words.tabs[familyOf(list)] || state.document.titleOf(list)])], tab === "overview" ? path : `${path}/${tab}`),
     state.inner.render(state, place),
   ];
 }
