@@ -206,7 +206,7 @@ class PasswordSignIn:
             else None
         )
 
-    async def _use_second(
+    async def _use_second_factor(
         self, tx: Tx, person: Person, code: str, checked: CheckedPasskey | None, origin: Origin
     ) -> list[str]:
         """Uses up the code or the passkey, if the person needs one. Returns the recovery codes of a second
@@ -234,7 +234,7 @@ class PasswordSignIn:
             raise Unauthorized(_WRONG_LOGIN_ADVICE)  # the password was changed meanwhile
         if fresh:
             await tx.people.rehash(person, fresh)
-        codes = await self._use_second(tx, person, code, checked, origin)
+        codes = await self._use_second_factor(tx, person, code, checked, origin)
         await forgive(tx, limits)
         return await self.open_session(tx, person, origin), codes
 
@@ -296,7 +296,7 @@ class PasswordSignIn:
         async def change(tx: Tx) -> NewBrowserSession | None:
             owner = await use(tx, opened, name, hash, origin)
             if await has_factor(tx, owner.id):
-                await self._use_second(tx, owner, second.code, checked, origin)
+                await self._use_second_factor(tx, owner, second.code, checked, origin)
             elif ctx.settings.require_second_factor:
                 return None
             return await self.open_session(tx, owner, origin)

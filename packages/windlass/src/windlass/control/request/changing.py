@@ -23,7 +23,7 @@ from windlass.control.request.hidden_fields import (
 )
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import (
-    require_move,
+    require_rights_in_new_mode,
 )
 from windlass.control.request.reading import in_dialect
 from windlass.control.request.references import check_addresses, check_openings, check_references, set_links
@@ -84,7 +84,7 @@ async def _apply_changes(
     links = await check_references(tx, family, spec, row.org, call.actor, old)
     family.normalise(spec)
     refuse_redacted(family, spec)
-    await require_move(tx, call, row, family, spec)
+    await require_rights_in_new_mode(tx, call, row, family, spec)
     moved = check_addresses(family, old, spec, changes)
     await check_openings(ctx, tx, family, spec, call.actor, old)
     behaviour = behaviour_of(family)

@@ -96,7 +96,7 @@ def _require_at(call: Call, location: ResourceLocation) -> None:
         raise refusal(call, location)
 
 
-async def require_move(reads: Reads, call: Call, row: Row, family: Family, spec: Spec) -> None:
+async def require_rights_in_new_mode(reads: Reads, call: Call, row: Row, family: Family, spec: Spec) -> None:
     """Refuses a change of a resource's mode unless the caller has the operation's scope for the new mode,
     too."""
     if is_allowed_throughout(call, row.org) or (mode := _mode_in(family, spec)) == mode_of(row):
