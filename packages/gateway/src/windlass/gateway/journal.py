@@ -90,7 +90,9 @@ class JournaledRoutes:
         """Returns whether the gateway is not needed: no route leads anywhere, and no server has asked the
         gateway to stay."""
         routes = (route for routed in self._routes.values() for route in routed.routes)
-        return not self.stays and not any(route.endpoints or route.site for route in routes)
+        return not self.stays and not any(
+            (route.endpoints and not route.proof) or route.site for route in routes
+        )
 
     def of(self, listener_key: str) -> Iterator[Change]:
         """Yields the port reservations and routes of a door."""

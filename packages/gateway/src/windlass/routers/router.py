@@ -97,8 +97,14 @@ class Route(Struct, frozen=True, kw_only=True):
     rules: RouteRules = NO_RULES
     redirect: bool = True
     """Whether requests by HTTP are redirected to HTTPS, for the hosts that have a certificate."""
+    proof: str = ""
+    """Secret that the endpoints get with each request, in the header of `PROOF_HEADER`: they then believe the
+    addresses that the router forwards. Empty for services, which get no such header."""
     hsts: int = 0
     """Value of `max-age` in Strict-Transport-Security, for answers by HTTPS; 0 for no such header."""
+
+
+PROOF_HEADER: Final = "X-Windlass-Gateway"
 
 
 class Certificate(Struct, frozen=True):

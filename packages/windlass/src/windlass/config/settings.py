@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta, Struct
@@ -13,6 +11,7 @@ from msgspec.structs import force_setattr
 from windlass.base.entry_points import entry_points
 from windlass.base.settings import SETTINGS_GROUP, says
 from windlass.base.zones.names import ZONE_PROVIDERS
+from windlass.config.addresses import address, is_of_this_machine
 from windlass.core.words.naming import LOCAL_DOMAIN, PLACE_NAME
 from windlass.engines.registries import BuildRegistry, RegistryLogin
 
@@ -114,6 +113,14 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\Z",
         ),
     ] = LOCAL_DOMAIN
+    console_domain: Annotated[
+        str,
+        says(
+            "Name at which the gateway also serves the console and the API, such as windlass.example.com; "
+            "with https_port, only by HTTPS; empty: none",
+            pattern=r"^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)?\Z",
+        ),
+    ] = ""
     address_domain: Annotated[
         str,
         says(
@@ -545,10 +552,9 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def takes_passwords(self) -> bool:
-        """Whether people can sign in with an e-mail address and a password. Over plain http, others on the
-        way could read the password."""
+        """Whether people can sign in with a password, which others on the way could read over plain http."""
         if self.passwords == "auto":
-            return self.url.startswith("https://") or _is_of_this_machine(self.url)
+            return self.url.startswith("https://") or is_of_this_machine(self.url)
         return self.passwords == "always"
 
     @property
@@ -558,19 +564,14 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def url(self) -> str:
-        """The address of this server for clients, and the name of the built-in issuer. Without `public_url`,
-        it is built from `host` and `port`."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return self.public_url.rstrip("/") or f"http://{host}:{self.port}"
-
-
-def _is_of_this_machine(url: str) -> bool:
-    """Returns whether only programs of the same machine reach an address."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+        """The address of this server for clients, and the name of the built-in issuer."""
+        if self.public_url:
+            return self.public_url.rstrip("/")
+        if domain := self.console_domain.lower():
+            return address(
+                "https" if self.https_port else "http", domain, self.visited_https_port or self.gateway_port
+            )
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
 def _with_packages() -> type[ProductSettings]:

@@ -42,6 +42,7 @@ from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS_FOLDER, recover
 from windlass.control.context.place import Place
 from windlass.control.context.server_addresses import ALL_ADDRESSES, run_socket_in
+from windlass.control.deploying.console_route import set_console_route
 from windlass.control.deploying.restored_database import examine
 from windlass.control.deploying.route_updates import RouteUpdates, request_check
 from windlass.control.deploying.routes import take_over_routes
@@ -190,6 +191,7 @@ class Installation:
             with suppress(EngineError):  # an unavailable engine is examined before its first action
                 await examine(ctx, ctx.places.local)
         await take_over_routes(ctx)
+        await set_console_route(ctx)
         self.routes.note(await ctx.store.write(self._ask_to_keep))
         await self._find_routes()
         loops = (

@@ -229,7 +229,8 @@ async def _was_used(ctx: Context, cluster: str) -> bool:
 async def _install(settings: Settings, parts: Parts | None) -> Installation:
     try:
         # A service that is being stopped need not be reachable, so the ports of the settings are not used.
-        return await install(replace(settings, gateway_port=0), parts=parts, keeps_engine=True)
+        reachable_by_nobody = replace(settings, gateway_port=0, console_domain="")
+        return await install(reachable_by_nobody, parts=parts, keeps_engine=True)
     except InUse as error:
         raise CommandRefused(
             "leave out --data-dir and name the server instead, with --url (WINDLASS_URL) and WINDLASS_TOKEN: "

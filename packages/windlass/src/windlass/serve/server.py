@@ -19,8 +19,10 @@ from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connection_limits import allow_connections
 from windlass.base.http_in.connections import trust_check
 from windlass.base.sighup import handle_hang_ups
+from windlass.control.deploying.console_route import gateway_proof
 from windlass.install.installation import Installation
 from windlass.serve.connection import Connection
+from windlass.serve.gateway_requests import GatewayRequests
 from windlass.serve.port_state import PortState
 
 STOP_SECONDS = 3
@@ -48,7 +50,7 @@ async def serve(
     settings = installation.ctx.settings
     bounds = Bounds(connections=allow_connections(Bounds().connections))
     config = uvicorn.Config(
-        installation.app,
+        _app_of(installation),
         **protocols(installation, bounds),
         lifespan="off",
         log_config=None,
@@ -68,6 +70,16 @@ async def serve(
         await server.serve(sockets=[listening])
     finally:
         await installation.stop()
+
+
+def _app_of(installation: Installation) -> Any:
+    ctx = installation.ctx
+    settings = ctx.settings
+    if not settings.console_domain:
+        return installation.app
+    return GatewayRequests(
+        installation.app, gateway_proof(ctx), settings.trusted_proxies, needs_https=bool(settings.https_port)
+    )
 
 
 def protocols(installation: Installation, bounds: Bounds | None = None) -> dict[str, Any]:

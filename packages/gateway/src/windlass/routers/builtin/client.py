@@ -104,7 +104,14 @@ class ClientConnection(SendingClient):
             peer = backend.pick_for(fields.raw)
         else:
             peer = backend.pick()
-        self._sent = b"%b %b HTTP/1.1%b%b\r\n\r\n%b" % (method, passed, fields.passed, request_id, body)
+        self._sent = b"%b %b HTTP/1.1%b%b%b\r\n\r\n%b" % (
+            method,
+            passed,
+            fields.passed,
+            request_id,
+            backend.proof,
+            body,
+        )
         self._send(peer)
 
     def _obeys(self, rules: CompiledRules, method: bytes, target: bytes, body: bytes) -> bool:

@@ -18,7 +18,7 @@ from windlass.routers.builtin.route_rules import CompiledRules
 from windlass.routers.builtin.service_memory import ServiceMemory
 from windlass.routers.builtin.sticky_sessions import StickySessions
 from windlass.routers.builtin.traffic import Traffic
-from windlass.routers.router import Endpoint, Route
+from windlass.routers.router import PROOF_HEADER, Endpoint, Route
 from windlass.routers.rules import NO_RULES
 
 Port = int | str
@@ -41,6 +41,7 @@ class Backend:
         "is_special",
         "path",
         "peers",
+        "proof",
         "route",
         "rules",
         "site",
@@ -71,6 +72,8 @@ class Backend:
         self.is_special = self._put is not None or bool(self.site) or self.rules is not None
         """Whether the request target is rewritten, a static site is served, or the route has rules."""
         self._turn = 0
+        self.proof = f"\r\n{PROOF_HEADER}: {route.proof}".encode() if route.proof else b""
+        """A header line for the instances."""
         self.added = b"\r\nStrict-Transport-Security: max-age=%d" % route.hsts if route.hsts else b""
         """Header lines that are added to answers by HTTPS. Each line begins with its line break."""
 

@@ -15,12 +15,13 @@ from windlass.control.background.issuing import LOOK_AT_RENEWAL, CertificateOrde
 from windlass.control.context.context import Context
 from windlass.control.records.links import host_of
 from windlass.control.records.own_certificates import (
+    console_certificate,
     domain_of_own_certificates,
     service_of_work,
     shared_certificate,
 )
 from windlass.control.records.served_names import host_names
-from windlass.core.words.domains import WILDCARD_PREFIX
+from windlass.core.words.domains import WILDCARD_PREFIX, is_at_or_below
 from windlass.store import Claim, OrderRow, Row, Tx
 
 
@@ -30,7 +31,8 @@ class OwnName:
     def __init__(self, ctx: Context, name: str, org: str = "", service: str = "") -> None:
         self.id = self.name = name
         self.org, self.service = org, service
-        self.weekly = domain_of_own_certificates(ctx)
+        domain = domain_of_own_certificates(ctx)
+        self.weekly = domain if is_at_or_below(name, domain) else ""
         self._authority = ctx.authority.directory
 
     async def note(self, tx: Tx, fields: Mapping[str, object]) -> None:
@@ -45,8 +47,11 @@ class OwnName:
 
 async def tend_own_certificate(ctx: Context, claim: Claim) -> None:
     """Gets and renews the certificate for all names below `public_domain`, or those of one service."""
-    if claim.id.startswith(WILDCARD_PREFIX):
-        names: Sequence[OwnName] = [OwnName(ctx, claim.id)] if claim.id == shared_certificate(ctx) else []
+    names: Sequence[OwnName]
+    if claim.id in {shared_certificate(ctx), console_certificate(ctx)}:
+        names = [OwnName(ctx, claim.id)]
+    elif claim.id.startswith(WILDCARD_PREFIX):
+        names = []
     else:
         names = await _names_of_service(ctx, claim)
     if not names:

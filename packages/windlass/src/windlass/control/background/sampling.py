@@ -29,6 +29,7 @@ from windlass.control.context.usage_history import (
     Point,
     slot_of,
 )
+from windlass.control.deploying.console_route import CONSOLE
 from windlass.engines.engine import EngineError
 from windlass.routers.router import RouteError
 
@@ -78,7 +79,11 @@ class Sampler:
             return
         try:
             async with asyncio.timeout(_TIMEOUT):
-                traffic = await self._ctx.places.local.router.service_traffic()
+                traffic = [
+                    row
+                    for row in await self._ctx.places.local.router.service_traffic()
+                    if row.service != CONSOLE
+                ]
         except (RouteError, TimeoutError) as error:
             self._log_once("gateway", error)
             return

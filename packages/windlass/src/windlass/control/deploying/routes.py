@@ -14,6 +14,7 @@ from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
 from windlass.control.context.places import LAST_REQUESTS
+from windlass.control.deploying.console_route import CONSOLE
 from windlass.control.deploying.route_rules import PublicRules, public_rules
 from windlass.control.deploying.sites import find_folder, served_folder
 from windlass.control.records.domains import domain_names, plain_name, port_of_domains
@@ -177,6 +178,8 @@ async def take_over_routes(ctx: Context) -> None:
         services = await router.services()
         existing = set(await ctx.store.reads.statuses.services())
         for service in services:
+            if service == CONSOLE:
+                continue
             if service not in existing or (await ctx.places.of(service)).router is not router:
                 _log.warning("routes of no service are closed", extra={"service": service})
                 await router.forget(service)

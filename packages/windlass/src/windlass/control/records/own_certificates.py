@@ -44,6 +44,18 @@ def _domain(ctx: Context) -> str:
         return ""
 
 
+def console_certificate(ctx: Context) -> str:
+    """Returns the name of the certificate for the console, which is also its id; empty if there is none."""
+    settings, shared = ctx.settings, shared_certificate(ctx)
+    if not (settings.console_domain and settings.https_port and settings.acme_directory):
+        return ""
+    try:
+        name = ascii_name(settings.console_domain)
+    except BadDomain:  # a name of this machine only, such as windlass.localhost
+        return ""
+    return "" if shared and covers([shared], name) else name
+
+
 def work_of_names(service: str) -> str:
     """Returns the id of the work that gets the certificates for the names of one service."""
     return f"{_NAMES_PREFIX}{service}"
@@ -60,7 +72,8 @@ async def schedule_own(ctx: Context, tx: Tx, service: str, org: str) -> None:
 
 
 async def schedule_shared(ctx: Context, tx: Tx) -> None:
-    if name := shared_certificate(ctx):
+    """Schedules the certificates that belong to no service."""
+    for name in filter(None, (shared_certificate(ctx), console_certificate(ctx))):
         await tx.work.schedule(TEND_OWN, name)
 
 
