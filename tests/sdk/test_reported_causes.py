@@ -177,6 +177,11 @@ def test_a_placeholder_of_spring_is_told_as_a_variable():
     assert "DB_URL=jdbc:postgresql://{{MAIN_DB_HOST}}:{{MAIN_DB_PORT}}/{{MAIN_DB_NAME}}`" in address
 
 
+def test_a_variable_of_decouple_is_named_as_the_program_writes_it():
+    said = "decouple.UndefinedValueError: secret not found. Declare it as envvar or define a default value."
+    assert remedy(said).startswith("Set the variable secret, such as with `windlass env set secret=…`")
+
+
 def test_rails_without_its_secret_is_told_the_variable():
     said = "Missing `secret_key_base` for 'production' environment, set this string with `bin/rails …`"
     assert remedy(said).startswith("Set the variable SECRET_KEY_BASE")

@@ -35,7 +35,7 @@ MISSING_VARIABLE: Final = (
 """Error messages about a missing variable, of programs and of builds. They match the name."""
 OF_PROGRAMS: Final = (
     rf"key not found: \"({NAME})\"",
-    rf"UndefinedValueError: ({NAME}) not found",
+    r"UndefinedValueError: ([A-Za-z]\w{0,80}) not found",
     rf"\b[Ss]et(?:ting)? the ({NAME}) environment variable",
     rf"\bset the `({NAME})` (?:environment variable|or `)",
     rf"^(?:.*: )?({NAME}): (?:unbound variable|parameter (?:null or )?not set)",
@@ -144,7 +144,7 @@ def _all_names(text: str, match: re.Match[str]) -> Iterator[str]:
 
 def _as_variable(name: str) -> str:
     """Returns the variable from which Spring takes a property such as `app.jwt-secret`."""
-    return re.sub(r"[.-]", "_", name).upper()
+    return re.sub(r"[.-]", "_", name).upper() if re.search(r"[.-]|^secret_key_base$", name) else name
 
 
 def remedy_for_variables(names: Sequence[str], name: str, text: str = "") -> str:
