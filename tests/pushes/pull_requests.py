@@ -28,6 +28,8 @@ class Pull(NamedTuple):
     target: str = "main"
     is_fork: bool = False
     labels: tuple[str, ...] = ()
+    is_agit: bool = False
+    """Whether it was pushed into the repository itself, by somebody who may only read it."""
 
 
 def commit(what: str) -> str:
@@ -63,6 +65,8 @@ class WithPulls(FakeGitServer):
         path = request.url.removeprefix(self.api).partition("?")[0]
         if path == self.pulls_path:
             return self.page(request, [self.shown_pull(pull) for pull in self.pulls.values()])
+        if found := re.fullmatch(r".*/pullrequests/(\d+)/commits", path):
+            return answer(200, {"values": [{"hash": self.pulls[int(found[1])].commit}]})
         if found := re.fullmatch(self.comments_pattern, path):
             return self.on_comments(request, int(found["number"] or 0), found["id"] or "")
         if found := re.fullmatch(self.status_pattern, path):
@@ -115,6 +119,12 @@ class GitHubWithPulls(WithPulls, FakeGitHub):
 
 
 class GiteaWithPulls(WithPulls, FakeGitea):
+    def shown_pull(self, pull: Pull) -> dict[str, Any]:
+        shown = super().shown_pull(pull)
+        if pull.is_agit:  # as services/convert/pull.go of Gitea and Forgejo shows it
+            shown["head"] |= {"label": "", "ref": f"refs/pull/{pull.number}/head"}
+        return shown
+
     def delivery(self, secret: str, number: int) -> tuple[bytes, dict[str, str]]:
         body, _ = super().delivery(secret, number)
         return body, {"x-gitea-event": "pull_request", "x-gitea-signature": digest(secret, body)}

@@ -12,8 +12,18 @@ from tests.fakes.engine import FakeEngine
 from tests.pushes.deliveries import pushes
 from tests.pushes.git_servers import answer
 from tests.pushes.previewed import Shop, shop_of
-from tests.pushes.pull_requests import EACH, BitbucketWithPulls, GitHubWithPulls, WithPulls, commit
+from tests.pushes.pull_requests import (
+    EACH,
+    BitbucketWithPulls,
+    GiteaWithPulls,
+    GitHubWithPulls,
+    WithPulls,
+    commit,
+)
 from tests.running.deployments import deployments
+from windlass.base.http_out import HttpResult
+from windlass.control.background import pull_request_work
+from windlass.control.services import preview_comments
 
 each = pytest.mark.parametrize("make", EACH)
 
@@ -142,6 +152,59 @@ async def test_a_deployment_by_hand_of_a_fork_builds_the_approved_commit_and_no_
         assert built == [first, first]
 
 
+async def test_a_pull_request_that_a_reader_has_pushed_into_the_repository_is_a_fork():
+    async with shop_of(GiteaWithPulls) as shop:
+        await shop.make()
+        first = await shop.open(12, "first", is_agit=True)
+        preview = await shop.preview()
+        assert (preview["state"], preview["is_fork"]) == ("WAITING_FOR_APPROVAL", True)
+        assert {*await shop.environments()} == {"live"}, "it was built without an approval"
+        await shop.world.post(f"/preview/{preview['id']}/approve", {"commit_id": first})
+        await shop.world.run(5)
+        preview = await shop.preview()
+        assert (preview["state"], preview["missing_secrets"]) == ("RUNNING", ["KEY", "PASSWORD"])
+        await shop.open(13, "other")
+        other = next(one for one in await shop.previews() if one["pull_request"] == 13)
+        assert other["state"] == "RUNNING", "the control: a pull request of a branch waits for nobody"
+
+
+async def test_a_commit_with_the_same_first_digits_is_not_built_after_an_approval_at_bitbucket():
+    """Bitbucket lists 12 digits, for which a second commit is found within a minute."""
+    async with shop_of(BitbucketWithPulls) as shop:
+        await shop.make()
+        good = await shop.open(12, "good", is_fork=True)
+        preview = await shop.preview()
+        assert (preview["state"], preview["commit_id"]) == ("WAITING_FOR_APPROVAL", good)
+        evil = good[:12] + commit("evil")[12:]
+        shop.server.pulls[12] = shop.server.pulls[12]._replace(commit=evil)
+        await shop.deliver(12)
+        path = f"/preview/{preview['id']}/approve"
+        assert (await shop.world.post(path, {"commit_id": good[:12]})).status == 409
+        assert (await shop.world.post(path, {"commit_id": good})).status == 200
+        await shop.world.run(5)
+        web = (await shop.services((await shop.preview())["preview_environment_id"]))["web"]["id"]
+        assert [one["git_commit_id"] for one in await deployments(shop.world, web)] == [good]
+
+
+async def test_a_preview_that_turns_out_to_be_of_a_fork_loses_its_environment_with_the_secrets():
+    async with shop_of() as shop:
+        await shop.make()
+        first = await shop.open(12, "first")
+        former = (await shop.preview())["preview_environment_id"]
+        assert former
+        await shop.open(12, "first", is_fork=True)
+        await shop.world.run(20)
+        preview = await shop.preview()
+        assert preview["state"] == "WAITING_FOR_APPROVAL"
+        assert {*await shop.environments()} == {"live"}
+        await shop.world.post(f"/preview/{preview['id']}/approve", {"commit_id": first})
+        await shop.world.run(5)
+        preview = await shop.preview()
+        assert (preview["state"], preview["missing_secrets"]) == ("RUNNING", ["KEY", "PASSWORD"])
+        web = (await shop.services(preview["preview_environment_id"]))["web"]["id"]
+        assert "canary" not in str(given_to(shop, web))
+
+
 async def test_a_pull_request_of_the_repository_itself_has_the_secrets():
     async with shop_of() as shop:
         await shop.make()
@@ -173,6 +236,34 @@ async def test_a_pull_request_gets_no_preview_where_none_is_wanted(hides: str):
         newest = (await pushes(shop.world, shop.web))[0]
         wanted = "NO_PREVIEWS" if hides == "the rule" else "PULL_REQUESTS_LOOKED_AT"
         assert (newest["result"], "#12" in newest["message"]) == (wanted, True)
+
+
+async def test_a_git_server_that_never_answers_ends_a_look_and_a_comment_in_time(monkeypatch):
+    """Branches of all organizations wait for what previews hold."""
+    monkeypatch.setattr(pull_request_work, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(preview_comments, "TELL_SECONDS", 0.05)
+    async with shop_of() as shop:
+        await shop.make()
+
+        plain, silent = shop.server.send, "/pulls"
+
+        async def send(method: str, url: str, *rest: Any, **more: Any) -> HttpResult:
+            if silent in url:
+                await asyncio.Event().wait()
+            return await plain(method, url, *rest, **more)
+
+        monkeypatch.setattr(shop.server, "send", send)
+        await shop.open(12, "first")
+        assert await shop.previews() == []
+        silent = "/comments"
+        await shop.deliver(12)
+        preview = await shop.preview()
+        assert (preview["state"], "takes too long" in preview["problem"]) == ("RUNNING", True)
+        silent = "nothing"
+        await shop.world.run(70)
+        preview = await shop.preview()
+        assert preview["problem"] == "", "the control"
+        assert preview["address"] in shop.server.text(12)
 
 
 async def test_a_closed_pull_request_is_found_although_no_webhook_came():

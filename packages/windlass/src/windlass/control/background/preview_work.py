@@ -17,6 +17,7 @@ from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
 from windlass.control.records.previews import (
+    PreviewMark,
     StoredPreview,
     change_preview,
     environment_of,
@@ -51,7 +52,8 @@ _CHECK_INTERVAL: Final = 5 * MINUTE
 _RETRY_PAUSE: Final = MINUTE
 _DELETE_PAUSE: Final = 5 * SECOND
 _MAX_PAUSE: Final = 10 * MINUTE
-_HEAD_SECONDS: Final = 20.0
+HEAD_SECONDS: Final = 20.0
+"""Time limit for the branch of a preview in all repositories: other previews wait meanwhile."""
 _ITSELF: Final = Requester(Initiator(SYSTEM.id, SYSTEM.name), Origin("GIT"))
 
 
@@ -86,20 +88,27 @@ async def _remove_environment(ctx: Context, tx: Tx, claim: Claim, id: str) -> No
 
 async def _newest_of_branch(ctx: Context, row: Row) -> tuple[str, str]:
     """Returns the repository and the newest commit of the branch of a preview that was made by hand; empty
-    for a pull request."""
+    for a pull request, and if no git server answers in time."""
     stored = row.read(StoredPreview)
     base = await ctx.store.reads.resources.find(environment.name, row.parent)
     if not stored.branch or base is None:
         return "", ""
+    try:
+        async with asyncio.timeout(HEAD_SECONDS):
+            return await _find_branch(ctx, base, stored)
+    except TimeoutError:
+        return "", ""
+
+
+async def _find_branch(ctx: Context, base: Row, stored: StoredPreview) -> tuple[str, str]:
     for service in await services_of(ctx, ctx.store.reads, base):
         key = key_of_service(ctx, service)
         if not key or stored.repository not in {"", key}:
             continue
         try:
             source = await source_of(ctx, ctx.store.reads, service, None)
-            async with asyncio.timeout(_HEAD_SECONDS):
-                _, head = await ctx.git.head(replace(source, branch=stored.branch))
-        except (GitError, TimeoutError):
+            _, head = await ctx.git.head(replace(source, branch=str(stored.branch)))
+        except GitError:
             continue
         return key, head
     return "", ""
@@ -136,6 +145,9 @@ async def _advance(ctx: Context, tx: Tx, claim: Claim, id: str, newest: tuple[st
         is_under_way = await tx.deletions.at_or_above(made.id) is not None
         await delete_environment(ctx, tx, made)
         return tx.now + (_DELETE_PAUSE if is_under_way else _RETRY_PAUSE)
+    if made is not None and stored.is_fork and _has_secrets(made):
+        await _take_secrets(ctx, tx, made, row)
+        return tx.now + _DELETE_PAUSE
     if not stored.commit_id:
         return await _await_commit(tx, row, stored)
     if stored.needs_approval:
@@ -151,6 +163,28 @@ async def _advance(ctx: Context, tx: Tx, claim: Claim, id: str, newest: tuple[st
         await deploy_commit(ctx, tx, made, row)
         return tx.now + _FOLLOW_INTERVAL
     return await _follow(ctx, tx, made, row, address)
+
+
+def _has_secrets(made: Row) -> bool:
+    mark = made.read(PreviewMark).preview
+    return not (mark and mark.without_secrets)
+
+
+async def _take_secrets(ctx: Context, tx: Tx, made: Row, row: Row) -> None:
+    """Deletes the environment of a preview that has turned out to be of a fork. The next approval makes
+    another one, without secrets."""
+    if await tx.deletions.at_or_above(made.id):
+        return
+    await delete_environment(ctx, tx, made)
+    fields: dict[str, object] = {
+        "state": PreviewState.WAITING_FOR_APPROVAL,
+        "preview_environment_id": None,
+        "address": "",
+        "deployed_commit_id": "",
+        "approved_commit_id": "",
+    }
+    event = "Its environment is deleted, as it has secrets, and the pull request is of a fork"
+    await change_preview(tx, row, fields, event)
 
 
 async def _note_newest(ctx: Context, tx: Tx, row: Row, newest: tuple[str, str]) -> Row:

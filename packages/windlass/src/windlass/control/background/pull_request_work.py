@@ -6,6 +6,7 @@ nothing is previewed that the git server does not show.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -28,7 +29,12 @@ from windlass.control.request.creating import NewResource, create_in
 from windlass.control.services.deployment_rules import gives_previews, rule_of
 from windlass.control.services.environments import services_of
 from windlass.control.services.git_webhooks import key_of_service
-from windlass.control.services.preview_comments import NO_ACCESS_ADVICE, RepositoryAccess, repositories_of
+from windlass.control.services.preview_comments import (
+    NO_ACCESS_ADVICE,
+    TOO_SLOW,
+    RepositoryAccess,
+    repositories_of,
+)
 from windlass.control.services.previews import MAX_PREVIEWS, dismissed_pulls, keep_dismissed, pull_key
 from windlass.core.words.previews import PREVIEW_LABEL, PreviewState
 from windlass.families.environment import environment
@@ -39,6 +45,8 @@ from windlass.store import Claim, Row, Tx
 
 _MAX_PAUSE: Final = 30 * MINUTE
 _MAX_REPOSITORIES: Final = 20
+ASK_SECONDS: Final = 60.0
+"""Time limit for the pull requests of all repositories of an environment."""
 _MAX_TITLE_LENGTH: Final = 300
 
 
@@ -57,7 +65,7 @@ async def look_at_pull_requests(ctx: Context, claim: Claim) -> None:
     if base is None or not (rows or gives_previews(base)):
         await ctx.store.write(lambda tx: tx.work.done(claim))
         return
-    found = await _ask(ctx, base)
+    found = await _ask(ctx, base, rows)
     await ctx.point("pull requests looked at")
     pause = ctx.settings.auto_deploy_seconds * SECOND
     if found.problems:
@@ -78,24 +86,33 @@ def _is_of_pull(row: Row) -> bool:
     return bool(row.read(StoredPreview).pull_request)
 
 
-async def _ask(ctx: Context, base: Row) -> FoundPulls:
+async def _ask(ctx: Context, base: Row, rows: Sequence[Row]) -> FoundPulls:
     pulls: dict[str, Sequence[OpenPullRequest]] = {}
     problems: dict[str, str] = {}
+    known: dict[str, dict[int, str]] = {}
+    for stored in [row.read(StoredPreview) for row in rows]:
+        known.setdefault(stored.repository, {})[int(stored.pull_request or 0)] = stored.commit_id
     repositories = await repositories_of(ctx, ctx.store.reads, base)
+    until = asyncio.get_running_loop().time() + ASK_SECONDS
     for key, where in [*repositories.items()][:_MAX_REPOSITORIES]:
         if where is None:
             problems[key] = NO_ACCESS_ADVICE
             continue
         try:
-            pulls[key] = await _pulls_of(ctx, base.org, where)
+            async with asyncio.timeout_at(until):
+                pulls[key] = await _pulls_of(ctx, base.org, where, known.get(key, {}))
+        except TimeoutError:
+            problems[key] = TOO_SLOW
         except (GitServerFailure, Failure) as failure:
             problems[key] = str(failure)
     return FoundPulls(pulls, problems)
 
 
-async def _pulls_of(ctx: Context, org: str, repository: RepositoryAccess) -> Sequence[OpenPullRequest]:
+async def _pulls_of(
+    ctx: Context, org: str, repository: RepositoryAccess, known: Mapping[int, str]
+) -> Sequence[OpenPullRequest]:
     with ctx.git_servers.client(ctx.out, org, repository.access) as client:
-        return await client.pull_requests(repository.path)
+        return await client.pull_requests(repository.path, known)
 
 
 async def _tell_problems(ctx: Context, base: Row, problems: Mapping[str, str]) -> None:
@@ -184,7 +201,9 @@ async def _note_present(ctx: Context, tx: Tx, row: Row, key: str, pull: OpenPull
     before = row.read(StoredPreview)
     fields = _fields_of(key, pull)
     event = ""
-    if pull.commit != before.commit_id:
+    if not pull.commit:  # the git server does not tell it now
+        del fields["commit_id"]
+    elif pull.commit != before.commit_id:
         event = f"Commit {pull.commit[:12]} is the newest"
         fields |= life_from(ctx, tx.now)
         if before.state is PreviewState.ENDED:

@@ -5,6 +5,7 @@ A git server that does not do it never fails a preview: the preview says why, an
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -32,6 +33,11 @@ NO_ACCESS_ADVICE: Final = (
     "Give the services of the repository a git token that reads pull requests, and writes comments and "
     "statuses of commits: without one, the git server is not asked"
 )
+
+
+TOO_SLOW: Final = "Try again later: the git server takes too long to answer"
+TELL_SECONDS: Final = 30.0
+"""Time limit for all that a pull request is told at once."""
 
 
 class RepositoryAccess(NamedTuple):
@@ -81,11 +87,21 @@ async def tell(ctx: Context, base: Row, row: Row) -> CommentOutcome | None:
     where = (await repositories_of(ctx, ctx.store.reads, base)).get(stored.repository)
     if where is None:
         return CommentOutcome("", stored.comment_id, NO_ACCESS_ADVICE)
+    try:
+        async with asyncio.timeout(TELL_SECONDS):
+            return await _tell(ctx, base.org, row.id, stored, where)
+    except TimeoutError:
+        return CommentOutcome("", stored.comment_id, TOO_SLOW)
+
+
+async def _tell(
+    ctx: Context, org: str, id: str, stored: StoredPreview, where: RepositoryAccess
+) -> CommentOutcome:
     comment, problems = stored.comment_id, list[str]()
     try:
-        with ctx.git_servers.client(ctx.out, base.org, where.access) as client:
+        with ctx.git_servers.client(ctx.out, org, where.access) as client:
             try:
-                comment = await _write_comment(client, where.path, row.id, stored, ctx.clock.now())
+                comment = await _write_comment(client, where.path, id, stored, ctx.clock.now())
             except GitServerFailure as failure:
                 if failure.problem is GitServerProblem.UNKNOWN and comment:
                     comment = ""  # somebody has deleted it: another one is written next

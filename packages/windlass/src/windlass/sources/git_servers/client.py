@@ -11,7 +11,7 @@ import hashlib
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from urllib.parse import quote
 
@@ -53,6 +53,8 @@ MAX_CACHED_BYTES: Final = 16 * 1024 * 1024
 """Limits of the answers that are kept with their ETags, in entries and bytes."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.~{}-]+(/[A-Za-z0-9_.~{}-]+){1,20}\Z")
 _MAX_NAME_LENGTH: Final = 400
+WHOLE_LENGTHS: Final = frozenset({40, 64})
+"""The lengths of the whole id of a commit."""
 _NEXT: Final = re.compile(r'<([^<>]*)>\s*;[^<>]*\brel="?next"?', re.IGNORECASE)
 
 
@@ -135,9 +137,30 @@ class GitServerClient:
         if not 200 <= answer.status < 300:
             raise explain_refusal(self._host, answer, time.time())
 
-    async def pull_requests(self, repository: str) -> list[OpenPullRequest]:
-        """Returns the open pull requests of a repository."""
-        return await self._list(self._pulls.list_path(checked(repository)), self._pulls.read_list)
+    async def pull_requests(self, repository: str, known: Mapping[int, str] = {}) -> list[OpenPullRequest]:
+        """Returns the open pull requests of a repository. `known`: the newest commit of each, as it was found
+        before."""
+        pulls = await self._list(self._pulls.list_path(checked(repository)), self._pulls.read_list)
+        return [await self._with_whole_commit(repository, pull, known.get(pull.number, "")) for pull in pulls]
+
+    async def _with_whole_commit(self, repository: str, pull: OpenPullRequest, known: str) -> OpenPullRequest:
+        """Returns a pull request of a fork with the whole id of its newest commit; with none if the git
+        server does not tell it.
+
+        Bitbucket lists the first 12 digits. Within a minute, anyone makes two commits with the same ones, of
+        which one would be approved, and the other one built.
+        """
+        path = self._pulls.commits_path(checked(repository), pull.number)
+        if not (path and pull.is_fork and pull.commit):
+            return pull
+        if len(known) in WHOLE_LENGTHS and known.startswith(pull.commit):
+            return pull._replace(commit=known)
+        try:
+            whole = self._pulls.read_newest_commit((await self._get(self._base + path)).body)
+        except (GitServerFailure, BadJson, msgspec.MsgspecError, ValueError):
+            whole = ""
+        is_whole = len(whole) in WHOLE_LENGTHS and whole.startswith(pull.commit)
+        return pull._replace(commit=whole if is_whole else "")
 
     async def comments(self, repository: str, number: int) -> list[Comment]:
         """Returns the comments of a pull request."""

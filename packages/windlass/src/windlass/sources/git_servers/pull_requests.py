@@ -15,6 +15,7 @@ from windlass.sources.git_servers.forms import GITEA_PATH
 STATUS_CONTEXT: Final = "windlass/preview"
 """The name of the commit status."""
 _MAX_STATUS_LENGTH: Final = 140
+_REFS: Final = "refs/"
 
 
 class CommitState(StrEnum):
@@ -37,6 +38,7 @@ class OpenPullRequest(NamedTuple):
     target: str
     """The branch into which it is to be merged."""
     is_fork: bool
+    """Whether its author needs no right to write to the repository."""
     labels: Sequence[str] = ()
     source_url: str = ""
     """Address of the fork, where the repository itself does not have its commits."""
@@ -61,6 +63,12 @@ class PullRequestForm(Protocol):
     def list_path(self, repository: str) -> str: ...
 
     def read_list(self, body: bytes) -> Sequence[OpenPullRequest]: ...
+
+    def commits_path(self, repository: str, number: int) -> str:
+        """Returns the path of the whole id of the newest commit; empty if the list has it."""
+        ...
+
+    def read_newest_commit(self, body: bytes) -> str: ...
 
     def comments_path(self, repository: str, number: int) -> str: ...
 
@@ -110,7 +118,25 @@ class _GitHubComment(Struct):
     body: str | None = None
 
 
-class GitHubPulls:
+def _is_of_outsider(pull: _GitHubPull) -> bool:
+    if not (pull.head.repo and pull.base.repo and pull.head.repo == pull.base.repo):
+        return True  # the repository of a deleted fork is null
+    # At Gitea and Forgejo, who may only read a repository may push a pull request into it (AGit). It has the
+    # repository itself as its source, and no branch there.
+    return pull.head.ref.startswith(_REFS)
+
+
+class _WithWholeCommits:
+    """A git server whose list of pull requests has the whole ids of commits."""
+
+    def commits_path(self, repository: str, number: int) -> str:
+        return ""
+
+    def read_newest_commit(self, body: bytes) -> str:
+        raise NotImplementedError
+
+
+class GitHubPulls(_WithWholeCommits):
     _per_page = "per_page=100"
 
     def list_path(self, repository: str) -> str:
@@ -126,8 +152,7 @@ class GitHubPulls:
                 one.head.ref,
                 one.head.sha,
                 one.base.ref,
-                # The repository of a deleted fork is null.
-                not (one.head.repo and one.base.repo and one.head.repo == one.base.repo),
+                _is_of_outsider(one),
                 [label.name for label in one.labels or ()],
             )
             for one in read_json(body, list[_GitHubPull])
@@ -185,7 +210,7 @@ class _GitLabMerge(Struct):
 _GITLAB_STATES: Final = {CommitState.FAILURE: "failed"}
 
 
-class GitLabPulls:
+class GitLabPulls(_WithWholeCommits):
     def _project(self, repository: str) -> str:
         return f"/projects/{quote(repository, safe='')}"
 
@@ -274,6 +299,10 @@ class _BitbucketPullPage(Struct):
     values: list[_BitbucketPull] = []
 
 
+class _BitbucketCommits(Struct):
+    values: list[_Hash] = []
+
+
 class _Raw(Struct):
     raw: str = ""
 
@@ -323,6 +352,13 @@ class BitbucketPulls:
             if is_fork and fork and page.netloc
             else "",
         )
+
+    def commits_path(self, repository: str, number: int) -> str:
+        return f"/repositories/{quote(repository)}/pullrequests/{number}/commits?pagelen=1"
+
+    def read_newest_commit(self, body: bytes) -> str:
+        found = read_json(body, _BitbucketCommits).values
+        return found[0].hash if found else ""
 
     def comments_path(self, repository: str, number: int) -> str:
         return f"/repositories/{quote(repository)}/pullrequests/{number}/comments?pagelen=100"

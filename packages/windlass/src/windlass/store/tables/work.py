@@ -28,7 +28,7 @@ _QUEUES: Final = {
     "scale": Queue.LOCAL,
     "discard": Queue.LOCAL,
     "auto deploy": Queue.BRANCHES,
-    "look at pull requests": Queue.BRANCHES,
+    "look at pull requests": Queue.DELIVER,
     "preview": Queue.BRANCHES,
     "run": Queue.RUNS,
 }
