@@ -30,7 +30,7 @@ from windlass.base.dns.messages import (
 ATTEMPT_TIMEOUT: Final = 3.0
 """Time limit for one attempt."""
 MAX_ATTEMPTS: Final = 2
-MAX_CONCURRENT_QUESTIONS: Final = 64
+MAX_CONCURRENT_QUESTIONS: Final = 256
 """Further questions wait, because each has a socket of its own."""
 MAX_ANSWER_BYTES: Final = 16 * 1024
 """Longer answers over TCP are refused."""

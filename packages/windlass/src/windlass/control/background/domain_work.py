@@ -105,7 +105,8 @@ async def _when_to_look(ctx: Context, row: Row) -> int:
 async def _look(ctx: Context, claim: Claim, row: Row) -> tuple[int, bool]:
     """Looks at the records of a domain. Returns when to look again, and whether they prove it."""
     stored = row.read(StoredDomain)
-    records = await look_at(ctx, row.parent, stored.name)
+    async with ctx.domain_checks.look_room(row.org):
+        records = await look_at(ctx, row.parent, stored.name)
     proof = proof_of(ctx, records, use_cdn=stored.use_cdn)
     await ctx.point("domain looked at")
     due = await ctx.store.write(lambda tx: _record(ctx, tx, claim, records, proof))

@@ -27,6 +27,11 @@ from windlass.core.words.domains import ascii_name
 from windlass.families.domain import CheckedCustomDomainResponse, CustomDomain, domain
 from windlass.store import Row, Tx
 
+CHECK_TIMEOUT: Final = 30.0
+"""Time limit for a check of all domains of a service."""
+_NOT_LOOKED_AT: Final = (
+    "Check it alone: the name servers of the domains take too long to answer for all of them"
+)
 MAX_DOMAINS: Final = 100
 """Maximum number of domains of one service."""
 
@@ -112,12 +117,20 @@ async def check_all(ctx: Context, call: Call) -> Reply:
     service = await target(source, call)
     rows = await source.resources.of_parent(service.id, domain.name)
     async with ctx.domain_checks.room(service.org):
-        checked = await asyncio.gather(*(_check_one(ctx, row.read(StoredDomain), row.parent) for row in rows))
+        until = asyncio.get_running_loop().time() + CHECK_TIMEOUT
+        checked = await asyncio.gather(*(_check_one(ctx, row, until) for row in rows))
     return Reply(results([encode(each) for each in checked]))
 
 
-async def _check_one(ctx: Context, domain: StoredDomain, service: str) -> CheckedCustomDomainResponse:
-    records = await look_at(ctx, service, domain.name)
+async def _check_one(ctx: Context, row: Row, until: float) -> CheckedCustomDomainResponse:
+    domain = row.read(StoredDomain)
+    try:
+        async with asyncio.timeout_at(until), ctx.domain_checks.look_room(row.org):
+            records = await look_at(ctx, row.parent, domain.name)
+    except TimeoutError:
+        return CheckedCustomDomainResponse(
+            domain_name=domain.domain, status="GENERIC_FAILURE", error_details=_NOT_LOOKED_AT
+        )
     status, details = verdict_of(records, use_cdn=domain.use_cdn)
     return CheckedCustomDomainResponse(
         domain_name=domain.domain, status=status, error_details=details or msgspec.UNSET
