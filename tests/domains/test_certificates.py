@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 
 import pytest
@@ -87,6 +88,30 @@ async def test_a_proof_over_http_that_fails_is_followed_by_one_over_tls(there):
     assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
     assert (there.authority.asked["challenge"], there.authority.asked["tls"]) == (1, 1)
     assert there.world.router.held_challenges == {}
+
+
+async def test_a_port_80_that_leads_here_after_a_failure_is_used_by_the_next_try(database_url):
+    async with scene(database_url, outbound_allow=("127.0.0.0/8",)) as there:
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            path = (await reader.readline()).split()[1].decode()
+            body = there.visit(SHOP, path) or b""
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            await writer.drain()
+            writer.close()
+
+        there.dns.set("*.apps.example.com", ("A", "127.0.0.1"))
+        there.authority.look = lambda host, path: None
+        app, id = await there.proved()
+        await there.pass_time(10)
+        assert (await read(there.world, app, id))["certificate_state"] == "FAILED"
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        there.world.installation.ctx.visits.port = server.sockets[0].getsockname()[1]
+        there.authority.look = there.visit
+        await there.pass_time(80)
+        server.close()
+        assert (await read(there.world, app, id))["certificate_state"] == "LIVE"
+        assert (there.authority.asked["challenge"], there.authority.asked["tls"]) == (2, 0)
 
 
 @pytest.mark.parametrize(("chosen", "other"), [("tls-alpn-01", "challenge"), ("http-01", "tls")])

@@ -32,7 +32,10 @@ from windlass.control.services.dns_challenges import (
     servers_without,
     tell_failure,
 )
+from windlass.control.services.domain_records import look_at
+from windlass.control.services.domain_visits import visit
 from windlass.core.words.domains import WILDCARD_PREFIX
+from windlass.families.domain import PortAnswer
 from windlass.routers.router import Certificate, Challenge, RouteError
 from windlass.store import OrderRow
 
@@ -55,7 +58,7 @@ class ProofMethod(Protocol):
         """The type of the challenge in the words of ACME."""
         ...
 
-    def can_prove(self, ctx: Context, order: OrderRow) -> bool: ...
+    async def can_prove(self, ctx: Context, order: OrderRow) -> bool: ...
 
     def prepare(self, order: OrderRow, token: str, answer: str) -> OrderRow:
         """Returns the order with all that is published, which is stored first; the same if it is called
@@ -99,7 +102,7 @@ class HttpProof(GatewayProof):
 
     type: Final = "http-01"
 
-    def can_prove(self, ctx: Context, order: OrderRow) -> bool:
+    async def can_prove(self, ctx: Context, order: OrderRow) -> bool:
         return not order.name.startswith(WILDCARD_PREFIX) and ctx.settings.acme_challenge != TlsProof.type
 
     def prepare(self, order: OrderRow, token: str, answer: str) -> OrderRow:
@@ -119,7 +122,7 @@ class DnsProof:
         self._made: set[str] = set()
         """The texts of the records that this server has made, so that it asks the provider once."""
 
-    def can_prove(self, ctx: Context, order: OrderRow) -> bool:
+    async def can_prove(self, ctx: Context, order: OrderRow) -> bool:
         return ctx.zones is not None and order.name.startswith(WILDCARD_PREFIX)
 
     def prepare(self, order: OrderRow, token: str, answer: str) -> OrderRow:
@@ -165,21 +168,38 @@ class DnsProof:
 class TlsProof(GatewayProof):
     """A certificate at port 443 of the name, for a protocol of TLS that only authorities speak (tls-alpn-01).
 
-    It is chosen by setting, or where a proof over HTTP has just failed: port 80 may not lead here.
+    It is chosen by setting, or where a proof over HTTP has just failed: port 80 may not lead here. That
+    is looked at first, since a user may have mended it, and a proxy may end TLS.
     """
 
     type: Final = "tls-alpn-01"
 
-    def can_prove(self, ctx: Context, order: OrderRow) -> bool:
+    async def can_prove(self, ctx: Context, order: OrderRow) -> bool:
         chosen = ctx.settings.acme_challenge
-        is_its_turn = chosen == self.type or (chosen == AUTO_METHOD and order.failures % 2 == 1)
-        return is_its_turn and not order.name.startswith(WILDCARD_PREFIX)
+        if order.name.startswith(WILDCARD_PREFIX):
+            return False
+        return chosen == self.type or (
+            chosen == AUTO_METHOD
+            and order.failures % 2 == 1
+            and not await _leads_here_by_http_alone(ctx, order)
+        )
 
     def prepare(self, order: OrderRow, token: str, answer: str) -> OrderRow:
         return replace(order, answer=answer)
 
     def gateway_challenge(self, order: OrderRow) -> Challenge:
         return Challenge(order.name, certificate=_proving_certificate(order.name, order.answer, order.since))
+
+
+async def _leads_here_by_http_alone(ctx: Context, order: OrderRow) -> bool:
+    """Returns whether a name leads to the gateway by HTTP, and by TLS not at all or through a proxy that ends
+    it. Where this server does not reach its own addresses, it does not know."""
+    async with ctx.domain_checks.look_room(order.org):
+        records = await look_at(ctx, order.service, order.name)
+    visits = await visit(ctx, records, by_tls=True)
+    if isinstance(visits.https, PortAnswer) and visits.https.reached:
+        return visits.https.is_proxied
+    return visits.http.reached
 
 
 @lru_cache(maxsize=256)
@@ -193,7 +213,7 @@ PROOF_METHODS: Final[Sequence[ProofMethod]] = (TlsProof(), HttpProof(), DnsProof
 METHOD_BY_TYPE: Final[Mapping[str, ProofMethod]] = {method.type: method for method in PROOF_METHODS}
 
 
-def choose_challenge(
+async def choose_challenge(
     ctx: Context, order: OrderRow, authorization: Authorization
 ) -> tuple[ProofMethod, AcmeChallenge]:
     """Returns the method by which an order proves its name, and the challenge of the authority for it. An
@@ -201,7 +221,7 @@ def choose_challenge(
     begun = METHOD_BY_TYPE.get(order.challenge)
     for method in [begun] if begun else PROOF_METHODS:
         challenge = authorization.challenge(method.type)
-        if challenge and (begun or method.can_prove(ctx, order)):
+        if challenge and (begun or await method.can_prove(ctx, order)):
             return method, challenge
     offered = ", ".join(challenge.type for challenge in authorization.challenges)
     raise AcmeRefusal(

@@ -294,7 +294,7 @@ class CertificateOrder:
                 continue
             if authorization.status != "pending":
                 raise AcmeRefusal(AcmeProblem(detail=_refusal_of(authorization)))
-            method, challenge = choose_challenge(self._ctx, row, authorization)
+            method, challenge = await choose_challenge(self._ctx, row, authorization)
             if not _TOKEN.fullmatch(challenge.token):
                 raise AcmeRefusal(AcmeProblem(detail="The authority sends no token for the proof."))
             answer = client.key.answer_for(challenge.token)
