@@ -66,6 +66,9 @@ _LOST_LEASE_WARNING = (
 )
 QUICK_SLOTS, CALLING_SLOTS, BRANCH_SLOTS = 8, 256, 4
 """Slots for quick work, for work that waits for external servers, and for work that starts git."""
+CALLING_SHARE = 2
+"""The part of the slots for external servers that one organization may have: their servers decide how long
+such work takes."""
 RUN_SLOTS = 1024
 """Slots for job runs, which only wait for an engine."""
 _MAX_CLAIMED = 64
@@ -127,8 +130,9 @@ class WorkQueue(Struct):
     def room_of_environments(self) -> dict[str, int]:
         """Returns the number of free slots of each environment with work in progress. Waiting work is
         included in the limit, so that a thousand restarts in one environment do not start at once."""
+        most = self.slots // CALLING_SHARE if self.number == Queue.DELIVER else self.slots
         running = Counter(claim.key for claim in self.running.values())
-        return {key: self.slots - count for key, count in running.items()}
+        return {key: most - count for key, count in running.items()}
 
     @property
     def has_room_for_all(self) -> bool:

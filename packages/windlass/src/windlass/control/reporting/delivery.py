@@ -42,6 +42,8 @@ MAX_CONCURRENT_SERVICES = 16
 """The number of services of one webhook whose deliveries are sent concurrently."""
 MAX_DELIVERIES_OF_SERVICE, MAX_DELIVERIES = 50, 1000
 """The largest numbers of deliveries that are read at once: of one service, and in total."""
+TURN = 60.0
+"""Seconds after which a webhook with further deliveries gives its place to those of other organizations."""
 RECEIVER_TIMEOUT = 15.0
 """The timeout of a receiver in seconds."""
 MAX_WAIT, _DIGITS = HOUR, 9
@@ -84,13 +86,18 @@ class WebhookSender:
         self._fixed: dict[str, str] = {}
         """The headers of every delivery."""
         self._keys: list[bytes] = []
+        self._until = time.monotonic() + TURN
+
+    @property
+    def _is_over(self) -> bool:
+        return self._results.over or time.monotonic() >= self._until
 
     async def work(self) -> None:
-        """Sends deliveries until none is due or the receiver fails."""
+        """Sends deliveries until none is due, the receiver fails, or its turn is over."""
         self._results.receiver = await self._ctx.store.reads.receivers.get(self._webhook)
         if self._results.receiver.failing and await self._is_wanted():
             await self._check_receiver()
-        while not self._results.over and await self._is_wanted():
+        while not self._is_over and await self._is_wanted():
             due = await self._due()
             if not due:
                 return
@@ -136,7 +143,7 @@ class WebhookSender:
     async def _send_lane(self, lane: Sequence[DeliveryRow], slots: asyncio.Semaphore) -> None:
         async with slots:
             for delivery in lane:
-                if self._results.over or not await self._send(delivery):
+                if self._is_over or not await self._send(delivery):
                     return
 
     async def _send(self, delivery: DeliveryRow) -> bool:
