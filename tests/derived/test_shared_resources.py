@@ -134,6 +134,21 @@ ROWS: Final = {
         "domains/test_checks.py::test_an_organization_checks_two_domains_at_a_time",
         ("base.dns.client", "control.context.domain_checks"),
     ),
+    "questions to name servers, of the worker": SharedResource(
+        "organizations on one server",
+        "windlass.control.context.domain_checks:MAX_LOOKS_OF_ORG",
+        "domains/test_looks.py::test_domains_whose_name_servers_are_silent_leave_questions_for_another_organization",
+    ),
+    "places for calls of other servers": SharedResource(
+        "organizations on one server",
+        "windlass.control.background.worker:CALLING_SHARE",
+        "webhooks/test_places.py::test_receivers_that_do_not_answer_leave_places_for_another_organization",
+    ),
+    "deliveries of git servers in progress": SharedResource(
+        "organizations on one server",
+        "windlass.control.services.push_intake:MAX_DELIVERIES",
+        "pushes/test_webhooks.py::test_the_webhooks_of_one_organization_leave_room_for_another",
+    ),
     "questions of proxies about served hosts": SharedResource(
         "organizations on one server",
         "windlass.control.services.served_hosts:MIN_READ_INTERVAL",

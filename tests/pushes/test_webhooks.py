@@ -25,6 +25,7 @@ from tests.running.deployments import deployed, deployments
 from tests.world import World
 from windlass.control.services import push_intake
 from windlass.sources.git_servers.repositories import repository_key
+from windlass.store.tables.git_webhooks import GitWebhookRow
 
 
 async def commits(world: World, service: str) -> list[str]:
@@ -247,13 +248,40 @@ async def test_deliveries_of_one_webhook_have_a_limit_of_their_own(world: World,
     git = {"url": "https://git.example/acme/other.git", "branch": "main"}
     to, other = await webhook(world, one), await webhook(world, await deployed(world, git_repository=git))
     intake = world.installation.app._git_webhooks._intake
-    with intake.place(to.path.rpartition("/")[2]):
+    with intake.place(await stored(world, to)):
         monkeypatch.setattr(push_intake, "MAX_DELIVERIES_OF_WEBHOOK", 1)
         answer = await send(world, to, b"{}", event="ping")
         assert answer.status == 429
         assert answer.headers["retry-after"] == "5"
         assert (await send(world, other, b"{}", event="ping")).status == 200
     assert (await send(world, to, b"{}", event="ping")).status == 200, "the control"
+
+
+async def stored(world: World, to: Address) -> GitWebhookRow:
+    row = await world.installation.ctx.store.reads.git_webhooks.get(to.path.rpartition("/")[2])
+    assert row is not None
+    return row
+
+
+@pytest.mark.parametrize(
+    ("limit", "place"), [("MAX_DELIVERIES", "place"), ("MAX_LARGE_DELIVERIES", "large_place")]
+)
+async def test_the_webhooks_of_one_organization_leave_room_for_another(
+    world: World, monkeypatch, limit: str, place: str
+):
+    """The number of webhooks of an organization is its own choice."""
+    git = {"url": "https://git.example/acme/other.git", "branch": "main"}
+    own = [await deployed(world), await deployed(world, git_repository=git)]
+    addresses = [await webhook(world, app) for app in own]
+    world.org, world.token = await world.organization()
+    theirs = await webhook(world, await deployed(world))
+    monkeypatch.setattr(push_intake, limit, 4)
+    hold = getattr(world.installation.app._git_webhooks._intake, place)
+    body = b"{}" if place == "place" else b" " * (push_intake.MAX_SMALL_BODY_BYTES + 1)
+    with hold(await stored(world, addresses[0])), hold(await stored(world, addresses[0])):
+        assert (await send(world, addresses[1], body, event="ping")).status == 429
+        assert (await send(world, theirs, body, event="ping")).status == 200
+    assert (await send(world, addresses[1], body, event="ping")).status == 200, "the control"
 
 
 async def test_a_new_secret_ends_the_former_one_and_a_removed_webhook_its_address(world: World):

@@ -67,7 +67,7 @@ class GitWebhookRequests:
             self._callers.count_failure(request)
             raise Unauthorized(_REFUSAL)
         self._callers.exempt(request)
-        with self._intake.place(webhook.id):
+        with self._intake.place(webhook):
             return await self._take(request, receive, webhook)
 
     async def _find(self, id: str) -> GitWebhookRow | None:
@@ -129,7 +129,7 @@ class GitWebhookRequests:
                 raise _too_large()
             if length > MAX_SMALL_BODY_BYTES and not is_large:
                 is_large = True
-                places.enter_context(self._intake.large_place(webhook.id))
+                places.enter_context(self._intake.large_place(webhook))
             kept += data[: MAX_BUFFERED_BYTES - len(kept)]
             if not message.get("more_body", False):
                 return bytes(kept), length == len(kept)

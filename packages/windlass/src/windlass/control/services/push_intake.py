@@ -34,8 +34,11 @@ MAX_SMALL_BODY_BYTES: Final = 64 * 1024
 MAX_BUFFERED_BYTES: Final = 1024 * 1024
 """How much of a large body is kept in memory. The rest is hashed as it arrives."""
 MAX_DELIVERIES, MAX_DELIVERIES_OF_WEBHOOK = 512, 256
-"""The number of deliveries in progress: in total, and of one webhook."""
+"""The number of deliveries in progress: in total, and of one webhook. An organization may have as many as it
+leaves free."""
 MAX_LARGE_DELIVERIES, MAX_LARGE_DELIVERIES_OF_WEBHOOK = 32, 8
+_ALL: Final = ""
+"""The key of the number of all deliveries in progress."""
 CHECK_INTERVAL: Final = 1 * SECOND
 """The time between two looks at the branches of a repository. A first push is passed on at once."""
 _MAX_REMEMBERED_WEBHOOKS: Final = 10_000
@@ -83,6 +86,7 @@ class PushIntake:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._in_progress: Counter[str] = Counter()
+        """The number of deliveries in progress by webhook and by organization."""
         self._large: Counter[str] = Counter()
         self._open: _DeliveryBatch | None = None
         """The batch that is stored next."""
@@ -91,13 +95,13 @@ class PushIntake:
         """When the pushes of a webhook are passed on next, or were last."""
 
     @contextmanager
-    def place(self, webhook: str) -> Iterator[None]:
+    def place(self, webhook: GitWebhookRow) -> Iterator[None]:
         """Counts a delivery in progress. Raises TooMany if there are too many."""
         with _counted(self._in_progress, webhook, MAX_DELIVERIES, MAX_DELIVERIES_OF_WEBHOOK):
             yield
 
     @contextmanager
-    def large_place(self, webhook: str) -> Iterator[None]:
+    def large_place(self, webhook: GitWebhookRow) -> Iterator[None]:
         with _counted(self._large, webhook, MAX_LARGE_DELIVERIES, MAX_LARGE_DELIVERIES_OF_WEBHOOK):
             yield
 
@@ -173,15 +177,19 @@ def _merged(deliveries: Sequence[TakenDelivery]) -> list[GitPushRow]:
 
 
 @contextmanager
-def _counted(counter: Counter[str], webhook: str, limit: int, most_of_one: int) -> Iterator[None]:
-    if counter.total() >= limit or counter[webhook] >= most_of_one:
+def _counted(counter: Counter[str], webhook: GitWebhookRow, limit: int, most_of_one: int) -> Iterator[None]:
+    """Counts a delivery. `counter[_ALL]` is the total, since each one counts for several keys."""
+    free = limit - counter[_ALL]
+    if free <= counter[webhook.org] or counter[webhook.id] >= most_of_one:
         raise TooMany(
             "Send it again in a few seconds: too many deliveries are in progress", {"retry-after": "5"}
         )
-    counter[webhook] += 1
+    keys = (_ALL, webhook.org, webhook.id)
+    counter.update(keys)
     try:
         yield
     finally:
-        counter[webhook] -= 1
-        if not counter[webhook]:
-            del counter[webhook]
+        counter.subtract(keys)
+        for key in keys:
+            if not counter[key]:
+                del counter[key]
