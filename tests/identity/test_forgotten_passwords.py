@@ -50,7 +50,7 @@ async def test_a_mailed_link_sets_a_new_password(database_url, mailing, mails):
         assert (await ask(world, "ADA@example.com")).status == 202
         mail = await mails.next()
         assert (mail["To"], mail["From"]) == (ADA, "windlass@example.com")
-        assert "Your passkeys stay" in mail.get_content()
+        assert "Your passkeys stay, unless you choose" in mail.get_content()
         (url,) = re.findall(r"\S+#password=\S+", mail.get_content())
         assert (await use_link(Browser(world), code_in(url), OTHER_PASSWORD)).status == 201
         assert (await sign_in(Browser(world), ADA, OTHER_PASSWORD)).status == 201

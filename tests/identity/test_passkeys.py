@@ -15,6 +15,7 @@ from tests.audit.asking import events
 from tests.identity.authenticator import PRESENT, VERIFIED, Authenticator
 from tests.identity.browsers import Browser
 from tests.identity.issuer import members
+from tests.identity.mail_server import MailServer
 from tests.identity.people import PASSWORD, code_in, new_person, sign_in, use_link
 from tests.world import Answer, World, make_world
 from windlass.base.webauthn import PasskeyRefused, WebAuthn, from_base64url, to_base64url
@@ -179,6 +180,54 @@ async def test_a_new_password_by_a_link_needs_the_passkey_too(world, device):
     assert (further.status, further["next"]) == (200, "SECOND_FACTOR")
     body = {"code": code, "password": "another good password", "passkey": device.sign(further["passkey"])}
     assert (await browser.call("PUT", "/account/passwordLink", body)).status == 201
+
+
+@pytest.mark.parametrize("removes", [True, False])
+async def test_a_new_password_by_a_link_removes_all_other_passkeys_if_that_is_asked(world, device, removes):
+    """Somebody who has had the password may have added one, which would outlive the new password."""
+    browser, _ = await person_with_passkey(world, device)
+    thief = Authenticator(URL)
+    assert (await add(browser, thief)).status == 200
+    member = (await members(world))[ADA]["id"]
+    path = f"/organization/{world.org}/member/passwordReset"
+    code = code_in((await world.post(path, {"user_id": member}))["url"])
+    body = {"code": code, "password": "another good password", "remove_passkeys": removes}
+    further = await Browser(world).call("PUT", "/account/passwordLink", body)
+    body["passkey"] = device.sign(further["passkey"])
+    assert (await Browser(world).call("PUT", "/account/passwordLink", body)).status == 201
+    assert (await sign_in_alone(Browser(world), thief)).status == (401 if removes else 201)
+    assert (await sign_in_alone(Browser(world), device)).status == 201
+
+
+@pytest.mark.parametrize(("is_required", "status"), [(True, 200), (False, 201)])
+async def test_a_recovery_code_with_a_link_can_remove_all_passkeys(
+    database_url, clock, device, tmp_path, is_required, status
+):
+    options = {"clock": clock, "public_url": URL, "folder": tmp_path}
+    async with make_world(database_url, **options) as world:
+        _, codes = await person_with_passkey(world, device)
+        member = (await members(world))[ADA]["id"]
+        path = f"/organization/{world.org}/member/passwordReset"
+        code = code_in((await world.post(path, {"user_id": member}))["url"])
+    async with make_world(database_url, require_second_factor=is_required, **options) as world:
+        body = {"code": code, "password": PASSWORD, "second_factor": codes[0], "remove_passkeys": True}
+        answer = await Browser(world).call("PUT", "/account/passwordLink", body)
+        assert answer.status == status, "a required second factor is added at the next sign-in"
+        assert (await sign_in_alone(Browser(world), device)).status == 401
+
+
+async def test_a_mail_tells_of_a_new_passkey(database_url, clock, device):
+    async with MailServer() as mails:
+        mailing: dict[str, Any] = {
+            "smtp_host": "127.0.0.1",
+            "smtp_port": mails.port,
+            "smtp_security": "none",
+        }
+        async with make_world(database_url, clock=clock, public_url=URL, **mailing) as world:
+            await person_with_passkey(world, device)
+            mail = await mails.next()
+    assert (mail["To"], mail["Subject"]) == (ADA, "A new passkey for Windlass")
+    assert f"{URL}/console/account" in mail.get_content()
 
 
 async def test_a_passkey_satisfies_a_required_second_factor_and_the_last_one_stays(

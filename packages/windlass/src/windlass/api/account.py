@@ -118,6 +118,7 @@ class UsedLink(Spec):
     name: _Name = ""
     second_factor: _Code = ""
     passkey: SentPasskey | None = None
+    remove_passkeys: bool = False
 
 
 class PresentPassword(Spec):
@@ -338,7 +339,13 @@ class AccountRequests:
         browser = read_browser(self._ctx, self._cookies.known_of(request))
         client = subject_of_address(request.client)
         opened = await self._passwords.use_link(
-            sent.code, sent.name, sent.password, _second_of(sent), client, request.source
+            sent.code,
+            sent.name,
+            sent.password,
+            _second_of(sent),
+            client,
+            request.source,
+            removes_passkeys=sent.remove_passkeys,
         )
         return self._signed_in_with_password(request, opened, browser, "password link")
 

@@ -121,7 +121,8 @@ def paths(headers: Document) -> dict[str, Document]:
                     status="201",
                     about="The link of an invitation makes the person a member. A person who has a "
                     "password here already sends that. The answer sets the cookie of the session. The link "
-                    "works once.",
+                    "works once. `remove_passkeys` removes all passkeys of the person but the one that is "
+                    "sent, with a new password.",
                     is_public=True,
                 ),
                 code=_limited(255),
@@ -129,6 +130,7 @@ def paths(headers: Document) -> dict[str, Document]:
                 name=_limited(255),
                 second_factor=_limited(255),
                 passkey={**_SENT_PASSKEY, "nullable": True},
+                remove_passkeys=_FLAG,
             ),
         },
         SECOND_FACTOR: {

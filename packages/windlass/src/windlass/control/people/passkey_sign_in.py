@@ -21,6 +21,7 @@ from windlass.core.access import Actor
 from windlass.core.declare.fields import visible
 from windlass.core.words.events import Event
 from windlass.store import Tx
+from windlass.store.tables.people import Person
 
 _MAX_NAME_LENGTH = 100
 
@@ -75,7 +76,17 @@ class PasskeySignIn:
             tx.nudge("tokens")
             return codes
 
-        return await self._ctx.store.write(change)
+        codes = await self._ctx.store.write(change)
+        self._passwords.tell(person, "A new passkey for Windlass", self._told(person, origin))
+        return codes
+
+    def _told(self, person: Person, origin: Origin) -> str:
+        url = self._ctx.settings.url
+        return (
+            f"A passkey was added to the account {person.email} at {url}, from the address {origin.address}. "
+            "It signs in without the password.\n\n"
+            f"If it was not you, remove it now, and change your password: {url}/console/account\n"
+        )
 
     async def rename(self, actor: Actor, id: str, name: str) -> None:
         person = await self._passwords.own(actor)

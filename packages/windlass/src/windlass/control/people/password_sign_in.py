@@ -8,6 +8,7 @@ holder of a link learns the address that the link is for.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Final
 
 from msgspec import Struct
@@ -61,6 +62,7 @@ from windlass.control.people.second_factors import (
     has_factor,
     remove_app,
     remove_factors,
+    remove_other_passkeys,
     require_code,
 )
 from windlass.control.reporting.security_events import UnusualCaller
@@ -259,12 +261,21 @@ class PasswordSignIn:
         )
 
     async def use_link(
-        self, code: str, name: str, password: str, second: SecondProof, client: str, origin: Origin
+        self,
+        code: str,
+        name: str,
+        password: str,
+        second: SecondProof,
+        client: str,
+        origin: Origin,
+        *,
+        removes_passkeys: bool = False,
     ) -> SignedIn | NextStep:
         """Accepts an invitation or sets a new password, and opens a session. The link is used up.
 
         `second`: a code or a passkey. A person who has one must send it here too: otherwise who
-        reads the mails of a person would need nothing else.
+        reads the mails of a person would need nothing else. `removes_passkeys`: whether a new password also
+        ends all other passkeys, which somebody who had the former password may have added.
         """
         self.require_offered()
         ctx, opened = self._ctx, await self._find_link(code)
@@ -297,7 +308,10 @@ class PasswordSignIn:
             owner = await use(tx, opened, name, hash, origin)
             if await has_factor(tx, owner.id):
                 await self._use_second_factor(tx, owner, second.code, checked, origin)
-            elif ctx.settings.require_second_factor:
+                if removes_passkeys and opened.invitee is None:
+                    kept = checked.passkey.id if checked else ""
+                    await remove_other_passkeys(ctx, tx, owner, kept, origin)
+            if ctx.settings.require_second_factor and not await has_factor(tx, owner.id):
                 return None
             return await self.open_session(tx, owner, origin)
 
@@ -380,13 +394,9 @@ class PasswordSignIn:
                 "Ask an admin of your organization for a link to choose a password: no mail is sent from here"
             )
         await take_or_refuse(self._ctx, [Limit(f"password:{client}", FROM_ADDRESS)])
-        task = start_untraced(self._mail_reset(address_of(email.strip()), origin))
-        self._mails.add(task)
-        task.add_done_callback(self._mails.discard)
+        self._run(self._mail_reset(address_of(email.strip()), origin))
 
     async def _mail_reset(self, address: str, origin: Origin) -> None:
-        from windlass.control.people.mail import MailFailed, send_mail  # noqa: PLC0415 (only few requests send mail)
-
         ctx = self._ctx
         limit = Limit(f"{account_subject(ctx, address)}:reset", RESETS_FOR_ACCOUNT)
 
@@ -402,14 +412,32 @@ class PasswordSignIn:
         if made is None:
             return
         person, url = made
-        text = (
+        await self._mail(
+            person,
+            "A new password for Windlass",
             f"Somebody, probably you, asked for a new password for {person.email} at {ctx.settings.url}.\n\n"
             f"Choose it here within an hour:\n\n{url}\n\n"
-            "Your passkeys stay: if somebody else has had your password, remove those that are not yours.\n\n"
-            "If it was not you, there is nothing to do: your password stays as it is.\n"
+            "Your passkeys stay, unless you choose to remove them there: do so if somebody else may have had "
+            "your password.\n\n"
+            "If it was not you, there is nothing to do: your password stays as it is.\n",
         )
+
+    def tell(self, person: Person, subject: str, text: str) -> None:
+        """Mails a person in the background, if mails are sent from here."""
+        if self.sends_mail:
+            self._run(self._mail(person, subject, text))
+
+    def _run(self, mailing: Coroutine[None, None, None]) -> None:
+        task = start_untraced(mailing)
+        self._mails.add(task)
+        task.add_done_callback(self._mails.discard)
+
+    async def _mail(self, person: Person, subject: str, text: str) -> None:
+        from windlass.control.people.mail import MailFailed, send_mail  # noqa: PLC0415 (only few requests send mail)
+
+        ctx = self._ctx
         try:
-            await send_mail(ctx.settings, person.email, "A new password for Windlass", text)
+            await send_mail(ctx.settings, person.email, subject, text)
         except MailFailed as error:
             _log.error("a mail was not sent", extra={"error": str(error), "server": ctx.settings.smtp_host})
 

@@ -29,7 +29,7 @@ export const people = {
     replaces: (name) => `You are signed in as ${name} now. With this, the browser is signed in as the person of the link.`,
     name: "Your name", password: "Password", help: "10 characters or more. A few words make a good one.",
     present: "You have a password here already. Type it, and the organization is added to your account.",
-    signInNow: "Your password is set. Sign in with it: a second factor is added then.", join: "Join", save: "Save and sign in", signsOut: "You are signed out everywhere else.", toSignIn: "To the page of signing in",
+    signInNow: "Your password is set. Sign in with it: a second factor is added then.", join: "Join", save: "Save and sign in", signsOut: "You are signed out everywhere else.", removeOthers: "Remove all my other passkeys: somebody else may have had my password", toSignIn: "To the page of signing in",
   },
   account: {
     name: "Name", email: "E-mail", change: "Change", nameTitle: "Change your name", nameChanged: "Your name is changed.",

@@ -28,16 +28,18 @@ export async function drawPasswordLink(app, { secret, done, leave }) {
   const name = h("input", { type: "text", autocomplete: "name", value: link.name });
   const password = h("input", { type: "password", name: "password", autocomplete: link.has_password ? "current-password" : "new-password", required: true });
   const second = h("div", {});
+  const others = h("input", { type: "checkbox" });
   let factor;
   const run = async (passkey) => {
     fill(trouble);
     try {
       const proof = passkey ? { passkey: await usePasskey(passkey) } : { second_factor: factor?.input.value.trim() };
-      const answer = await api.quietly("PUT", "/account/passwordLink", { code: secret, password: password.value, name: name.value.trim(), ...proof });
+      const answer = await api.quietly("PUT", "/account/passwordLink", { code: secret, password: password.value, name: name.value.trim(), remove_passkeys: others.checked, ...proof });
       if (answer.next === "SIGN_IN") return leave(text.signInNow);
       if (answer.next) {
         factor = codeField();
-        fill(second, answer.passkey ? passkeyPart(() => run(answer.passkey)) : h("p", { class: "muted" }, people.factor.lost), factor.node);
+        const removal = answer.passkey && !isInvitation && h("label", { class: "inline" }, others, text.removeOthers);
+        fill(second, answer.passkey ? passkeyPart(() => run(answer.passkey)) : h("p", { class: "muted" }, people.factor.lost), factor.node, removal);
         return factor.input.focus();
       }
       keepKey(answer.page_key);
