@@ -198,7 +198,9 @@ async def test_an_instance_started_before_control_groups_existed_is_still_limite
         await station.hears("here")
     async with Station(ProcessRig(tmp_path)) as station:
         if is_measured:  # it may end before it says that it has grown
+            assert "started before" in await station.engine.why_one_organization()
             assert "more than its memory" in (await station.ended(it.service)).reason
+            assert "started before" not in await station.engine.why_one_organization()
         else:
             await station.hears("has grown")
             await asyncio.sleep(1)

@@ -103,6 +103,10 @@ _log = log("engines.process")
 T = TypeVar("T")
 
 _STOP_GRACE_SECONDS: Final = 10.0
+_OLDER_INSTANCES: Final = (
+    "they share memory: {} of the instances were started before this machine had control groups; restart "
+    "their services"
+)
 _SHARED_MEMORY: Final = (
     "they share memory: without control groups, it is measured only every few seconds; start Windlass with "
     "its systemd unit, by `systemd-run --scope -p Delegate=yes`, or in a container with a cgroup namespace"
@@ -347,7 +351,10 @@ class ProcessEngine(RolloutEngine):
     async def why_one_organization(self) -> str:
         if why := await asyncio.to_thread(self._isolation.why_one_organization):
             return why
-        return "" if "memory" in self._groups.offered() else _SHARED_MEMORY
+        if "memory" not in self._groups.offered():
+            return _SHARED_MEMORY
+        older = await self._resource_monitor.unlimited()
+        return _OLDER_INSTANCES.format(len(older)) if older else ""
 
     async def network_of_steps(self, org: str, environment: str) -> CellNetwork | None:
         """Returns the network of a build step. The step cannot reach other steps or instances."""

@@ -257,7 +257,7 @@ class ResourceMonitor:
 
     async def _check_memory(self) -> None:
         """Ends programs that exceed their memory limit if no control group enforces it."""
-        records = await self._perhaps_heavy()
+        records = await self.unlimited()
         if not records or not self._output.holds:
             self._weighed_at = time.monotonic()
             return
@@ -427,7 +427,7 @@ class ResourceMonitor:
             return
         await self._share_memory(kernel_shares.Scarce("memory", whole, whole - available))
 
-    async def _perhaps_heavy(self) -> Mapping[InstanceKey, Record]:
+    async def unlimited(self) -> Mapping[InstanceKey, Record]:
         """Returns the running instances without a memory control group. Reads the limit of a process once, so
         that hundreds of limited instances cost nothing."""
         supervisors = self._instances.supervisors

@@ -84,6 +84,8 @@ _CHANGES_PAUSE = 0.05
 _DATABASE_SILENT = "The database does not answer"
 _OWNER_LOOK = 1.0
 """Seconds between two checks whether this server has become the owner of its place."""
+_SHARING_LOOK = 30.0
+"""Seconds between two looks whether several organizations may use its machine."""
 _DATABASE_RETRY_PAUSE = 1.0
 """Seconds before the database is tried again after an error."""
 MARK_INTERVAL = 5
@@ -334,15 +336,17 @@ class Installation:
             await asyncio.sleep(_DATABASE_RETRY_PAUSE)
 
     async def _note_sharing(self) -> None:
-        """Records the machine's isolation features each time this server becomes the owner of its place.
+        """Records the machine's isolation features each time this server becomes the owner of its place, and
+        regularly: instances that were started without limits may end.
 
         The features are tried out in the background, because trying takes a moment.
         """
-        was_owner = False
+        was_owner, next_look = False, 0.0
         while True:
-            is_owner = self.ctx.ownership.is_owner
-            if is_owner and not was_owner:
+            is_owner, now = self.ctx.ownership.is_owner, time.monotonic()
+            if is_owner and (not was_owner or now >= next_look):
                 await note_sharing(self.ctx)
+                next_look = now + _SHARING_LOOK
             was_owner = is_owner
             await asyncio.sleep(_OWNER_LOOK)
 
