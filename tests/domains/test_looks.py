@@ -78,13 +78,13 @@ async def test_a_check_of_all_domains_ends_although_their_name_servers_are_silen
 ):
     app = await published(world)
     document = await add(world, app)
-    monkeypatch.setattr(domains, "CHECK_TIMEOUT", 0.1)
 
     async def ask(*_: Any) -> Records:
         await asyncio.Event().wait()
         raise AssertionError
 
     with monkeypatch.context() as patch:
+        patch.setattr(domains, "CHECK_TIMEOUT", 0.1)
         patch.setattr(world.installation.ctx.dns, "ask", ask)
         (found,) = (await world.get(f"/application/{app}/checkCustomDomain"))["results"]
     assert (found["status"], "too long" in found["error_details"]) == ("GENERIC_FAILURE", True)

@@ -200,7 +200,7 @@ async def test_an_instance_started_before_control_groups_existed_is_still_limite
         if is_measured:  # it may end before it says that it has grown
             assert "started before" in await station.engine.why_one_organization()
             assert "more than its memory" in (await station.ended(it.service)).reason
-            while "started before" in await station.engine.why_one_organization():
+            while "started before" in await station.engine.why_one_organization():  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         else:
             await station.hears("has grown")
