@@ -130,7 +130,7 @@ def paths(headers: Document) -> dict[str, Document]:
                 name=_limited(255),
                 second_factor=_limited(255),
                 passkey={**_SENT_PASSKEY, "nullable": True},
-                remove_passkeys=_FLAG,
+                remove_passkeys=_FLAG_SCHEMA,
             ),
         },
         SECOND_FACTOR: {
