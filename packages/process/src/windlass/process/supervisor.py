@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from contextvars import Context
+from typing import Final
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -15,11 +17,27 @@ from windlass.base.kernel import Process
 from windlass.engines.workload import Workload
 from windlass.process.records import InstanceKey
 
+_LEAST_OWN_VARIABLES: Final = 16
+"""An instance may differ from its neighbours by so many variables, however few variables they have."""
+
+
+class CommonVariables:
+    """Variables that instances of an environment have in common, none of them secret."""
+
+    __slots__ = ("__weakref__", "values")
+
+    def __init__(self, workload: Workload) -> None:
+        self.values = {
+            name: value for name, value in workload.variables.items() if name not in workload.hidden
+        }
+
 
 class Supervisor:
     __slots__ = (
-        "_names",
-        "_values",
+        "_absent",
+        "_common",
+        "_common_of",
+        "_own",
         "_workload",
         "foreign",
         "handle",
@@ -30,13 +48,17 @@ class Supervisor:
         "verdict",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, common_of: WeakValueDictionary[str, CommonVariables]) -> None:
+        self._common_of = common_of
+        """The common variables of each environment, for as long as an instance uses them."""
         self._workload: Workload | None = None
-        """The workload without its variables."""
-        self._names: tuple[str, ...] = ()
-        self._values: tuple[str, ...] = ()
-        """The names and values of the variables. A service has several for each of its neighbours, and a
-        dictionary for each of 600 services takes four times the memory of two tuples."""
+        """The workload without its variables. A service has several variables for each of its neighbours, so
+        a copy for each instance would take memory by the square of the number of services."""
+        self._common: CommonVariables | None = None
+        self._own: dict[str, str] = {}
+        """The variables that are secret or differ from the common ones."""
+        self._absent: tuple[str, ...] = ()
+        """The names of common variables that the instance does not have."""
         self.process: Process | None = None
         """The process that is watched, or whose end is being recorded."""
         self.is_limited = False
@@ -59,12 +81,31 @@ class Supervisor:
         """The workload with which the instance was started, for its restarts. Each read makes a new one."""
         if self._workload is None:
             return None
-        return replace(self._workload, variables=dict(zip(self._names, self._values, strict=True)))
+        common = {**self._common.values} if self._common else {}
+        for name in self._absent:
+            del common[name]
+        return replace(self._workload, variables=common | self._own)
 
     @workload.setter
     def workload(self, workload: Workload) -> None:
         self._workload = replace(workload, variables={})
-        self._names, self._values = tuple(workload.variables), tuple(workload.variables.values())
+        common = self._common_of.get(workload.environment)
+        if common is None or not self._keep_difference(workload, common):
+            common = self._common_of[workload.environment] = CommonVariables(workload)
+            self._keep_difference(workload, common)
+        self._common = common
+
+    def _keep_difference(self, workload: Workload, common: CommonVariables) -> bool:
+        """Keeps how the workload's variables differ from the common ones. Returns False if they differ too
+        much: then the workload should become the common one."""
+        self._own = {
+            name: value
+            for name, value in workload.variables.items()
+            if name in workload.hidden or common.values.get(name) != value
+        }
+        self._absent = tuple(name for name in common.values if name not in workload.variables)
+        differing = len(self._own.keys() - workload.hidden) + len(self._absent)
+        return differing <= max(_LEAST_OWN_VARIABLES, len(workload.variables) // 4)
 
     def watch(self, process: Process, ended: Callable[[], None]) -> bool:
         """Watches a process and calls `ended` at its end. Returns False if it has already ended."""
@@ -105,9 +146,10 @@ class Supervisors:
 
     def __init__(self) -> None:
         self._by_key: dict[InstanceKey, Supervisor] = {}
+        self._common: WeakValueDictionary[str, CommonVariables] = WeakValueDictionary()
 
     def of(self, key: InstanceKey) -> Supervisor:
-        return self._by_key.setdefault(key, Supervisor())
+        return self._by_key.setdefault(key, Supervisor(self._common))
 
     def find(self, key: InstanceKey) -> Supervisor | None:
         return self._by_key.get(key)
