@@ -162,7 +162,7 @@ def test_only_files_of_the_application_count_as_changed(folder, name, counts):
     (folder / name).write_text("changed")
     state = git_folder(folder)
     assert state is not None
-    assert (state.has_changes, state.is_pushed) == (counts, True)
+    assert (state.has_changes, bool(state.pushed_to)) == (counts, True)
 
 
 async def test_open_says_of_each_kind_how_it_gets_an_address_if_it_can_have_one(linked):

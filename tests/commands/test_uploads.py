@@ -135,6 +135,10 @@ async def test_up_deploys_the_commit_if_it_is_pushed_and_otherwise_uploads_the_f
     assert f"push the commit {git(folder, 'rev-parse', 'HEAD')[:7]}" in said.err
     refused = await windlass("up", "--git")
     assert (refused.code, "git push" in refused.err) == (2, True), refused
+    git(folder, "remote", "add", "other", "https://git.example/acme/other.git")
+    git(folder, "update-ref", "refs/remotes/other/main", "HEAD")
+    refused = await windlass("up", "--git")
+    assert (refused.code, "push the commit" in refused.err) == (2, True), "another repository has it"
     git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
     said = await meanwhile(windlass, "up", "--text")
     assert (said.code, "Deploying the commit" in said.err, commit != "") == (0, True, True), said

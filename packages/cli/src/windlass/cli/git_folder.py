@@ -37,8 +37,8 @@ class GitFolder(Struct, frozen=True, kw_only=True):
     remote."""
     has_changes: bool = False
     """Returns whether a file of the application differs from the commit."""
-    is_pushed: bool = False
-    """Returns whether a remote contained the commit at the last fetch or push."""
+    pushed_to: tuple[str, ...] = ()
+    """Addresses of the remotes that contained the commit at the last fetch or push."""
 
 
 def git_folder(folder: Path) -> GitFolder | None:
@@ -62,8 +62,15 @@ def git_folder(folder: Path) -> GitFolder | None:
             )
         ),
         has_changes=_has_changes(folder),
-        is_pushed=bool(commit and _git(folder, "branch", "-r", "--contains", commit)),
+        pushed_to=_remotes_with(folder, commit, names) if commit else (),
     )
+
+
+def _remotes_with(folder: Path, commit: str, remotes: Sequence[str]) -> tuple[str, ...]:
+    listed = _git(folder, "branch", "-r", "--contains", commit, "--format=%(refname)").split("\n")
+    holders = [name for name in remotes if any(line.startswith(f"refs/remotes/{name}/") for line in listed)]
+    urls = (for_server(_git(folder, "remote", "get-url", name)) for name in holders)
+    return tuple(filter(None, urls))
 
 
 def _pushed_branch(folder: Path, remotes: Sequence[str]) -> str:

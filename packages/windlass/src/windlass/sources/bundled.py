@@ -7,9 +7,11 @@ written. Only this folder and those of pushed repositories are exempt from the r
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -78,8 +80,7 @@ class BundledRepositories:
     async def _find(self, source: GitSource) -> tuple[Git, GitSource]:
         if source.pushed and self._pushed is not None:
             if not self._pushed.exists(source.pushed):
-                push = f"git push {source.url} {source.branch or 'HEAD'}"
-                raise GitError(f"Push a commit first, with `{push}`: nothing was pushed here yet.")
+                raise GitError(f"Push a commit first, with `{_push(source)}`: nothing was pushed here yet.")
             url = f"file://{quote(str(self._pushed.path(source.pushed)))}"
             return self._local, replace(source, url=url, token=None, pushed="")
         if source.url != demo.URL:
@@ -87,6 +88,14 @@ class BundledRepositories:
         # written at each use, because a new version of Windlass brings a new commit
         folder = await subprocesses.in_thread(demo.repository, self._repository)
         return self._local, replace(source, url=f"file://{folder}", token=None)
+
+
+_ABSENT: Final = re.compile(r"there is no branch |has no commits yet")
+"""Matches what the repository of an application says whose pushes were all refused."""
+
+
+def _push(source: GitSource) -> str:
+    return f"git push {source.url} {source.branch or 'HEAD'}"
 
 
 @contextmanager
@@ -97,4 +106,8 @@ def _named(source: GitSource, near: GitSource) -> Iterator[None]:
     except GitError as error:
         if near.url == source.url:
             raise
+        if source.pushed and _ABSENT.search(str(error)):
+            raise GitError(
+                f"Push a commit first, with `{_push(source)}`: this branch has no commit that was accepted."
+            ) from error
         raise type(error)(str(error).replace(near.url, source.url)) from error

@@ -13,7 +13,7 @@ from windlass.cli.everyday.changes import change, detach_option
 from windlass.cli.everyday.folder import whole_folder
 from windlass.cli.following import wait_for_budget
 from windlass.cli.git_folder import GitFolder, git_folder, is_same_repository
-from windlass.cli.push_remote import PUSHED_REPOSITORY
+from windlass.cli.push_remote import PUSHED_REPOSITORY, REMOTE_NAME, is_push_address
 from windlass.cli.uploading import FolderUpload, packed
 from windlass.core.declare.resource import Family
 from windlass.families import registry
@@ -88,8 +88,9 @@ def _git_obstacle(git: GitFolder | None, settings: Mapping[str, Any]) -> str:
         return "commit this folder with git, and push it: it has no commit yet"
     if not any(is_same_repository(remote, url) for remote in git.remotes):
         return f"push this folder to {plain(url)}: none of its remotes is the repository of the service"
-    if not git.is_pushed:
-        return f"push the commit {git.commit[:_SHORT_COMMIT_LENGTH]}, with `git push`: no remote has it"
+    if not any(is_same_repository(remote, url) for remote in git.pushed_to):
+        push = f"git push {REMOTE_NAME}" if is_push_address(url) else "git push"
+        return f"push the commit {git.commit[:_SHORT_COMMIT_LENGTH]}, with `{push}`: {plain(url)} lacks it"
     if git.has_changes:
         return "commit the changed files, and push them"
     return ""
