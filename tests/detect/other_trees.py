@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.detect.trees import Row, package
+from tests.detect.trees import GRADLEW, MVNW, Row, package
 
 ROWS = [
     Row("HTML", {"index.html": "<h1>"}, {"language": "HTML", "static_folder": ".", "start": ""}),
@@ -150,7 +150,7 @@ ROWS = [
         "Spring Boot with Maven",
         {
             "pom.xml": "<a>spring-boot-starter-actuator</a><java.version>21</java.version>",
-            "mvnw": "#!/bin/sh\n",
+            **MVNW,
         },
         {
             "language": "Java",
@@ -186,7 +186,7 @@ ROWS = [
     ),
     Row(
         "the plugin application of Gradle in Kotlin",
-        {"build.gradle.kts": "plugins {\n    application\n}\n", "gradlew": ""},
+        {"build.gradle.kts": "plugins {\n    application\n}\n", **GRADLEW},
         {"build": "./gradlew --no-daemon installDist"},
     ),
     Row(
@@ -200,7 +200,7 @@ ROWS = [
     ),
     Row(
         "Quarkus with Gradle",
-        {"build.gradle.kts": 'plugins { id("io.quarkus") }\n', "gradlew": ""},
+        {"build.gradle.kts": 'plugins { id("io.quarkus") }\n', **GRADLEW},
         {
             "framework": "Quarkus",
             "build": "./gradlew --no-daemon build -x test",

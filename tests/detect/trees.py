@@ -12,6 +12,8 @@ FLASK = "from flask import Flask\napp = Flask(__name__)\n"
 FASTAPI = "from fastapi import FastAPI\n\napp: FastAPI = FastAPI(title='shop')\n"
 MANAGE = 'import os\nos.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")\n'
 DJANGO = {"manage.py": MANAGE, "shop/wsgi.py": "application = 1\n", "shop/settings.py": "DEBUG = True\n"}
+GRADLEW = {"gradlew": "", "gradle/wrapper/gradle-wrapper.jar": ""}
+MVNW = {"mvnw": "#!/bin/sh\n", ".mvn/wrapper/maven-wrapper.properties": ""}
 GUNICORN = "--bind 0.0.0.0:${PORT:-8000} --workers ${WEB_CONCURRENCY:-2}"
 UVICORN = "--host 0.0.0.0 --port ${PORT:-8000}"
 

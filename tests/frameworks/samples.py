@@ -85,7 +85,12 @@ SAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "Cargo.lock": "",
         "src/main.rs": "fn main() {}\n",
     },
-    "spring-boot": {"pom.xml": POM, "mvnw": "", "src/main/java/Shop.java": ""},
+    "spring-boot": {
+        "pom.xml": POM,
+        "mvnw": "",
+        ".mvn/wrapper/maven-wrapper.properties": "",
+        "src/main/java/Shop.java": "",
+    },
     "rails": {
         "Gemfile": "source 'https://rubygems.org'\nruby '3.4.1'\ngem 'rails'\ngem 'pg'\ngem 'puma'\n",
         "Gemfile.lock": "",

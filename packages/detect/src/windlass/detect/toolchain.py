@@ -40,6 +40,8 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     """Files of the application that determine the version of the programs."""
     former_major: int | None = None
     """The leading number of old version strings that is ignored: Java 1.8 is Java 8."""
+    takes_nearest: bool = False
+    """Returns whether the oldest installed version that is new enough is used, and not that of the PATH."""
     newer: str = ""
     """The command that installs another version, with `{version}`."""
     homes: tuple[str, ...] = ()

@@ -31,6 +31,8 @@ class PackageManager(Struct, frozen=True, kw_only=True):
     otherwise empty."""
     lock: str = ""
     """Name of the lock file; empty if there is none."""
+    ignores_engines: bool = False
+    """Whether Yarn 1 installs packages that ask for another Node. Other managers only warn."""
 
     @property
     def is_berry(self) -> bool:
@@ -65,7 +67,8 @@ class PackageManager(Struct, frozen=True, kw_only=True):
                 return ("yarn", "install", "--immutable" if self.lock else "--no-immutable")
             case "yarn":
                 frozen = ("--frozen-lockfile",) if self.lock else ("--no-lockfile",)
-                return ("yarn", "install", *frozen, f"--production={str(not development).lower()}")
+                engines = ("--ignore-engines",) if self.ignores_engines else ()
+                return ("yarn", "install", *frozen, *engines, f"--production={str(not development).lower()}")
         kind = "--include=dev" if development else "--omit=dev"
         return ("npm", "ci", kind) if self.lock else ("npm", "install", "--no-package-lock", kind)
 

@@ -23,8 +23,21 @@ _PORTS: Final = {"Spring Boot": "-Dserver.port", "Micronaut": "-Dmicronaut.serve
 """System properties that set the port of each framework."""
 _HEALTH: Final = ("actuator", "smallrye-health", "micronaut-management")
 _VERSIONS: Final = re.compile(
-    r"<(?:java\.version|maven\.compiler\.release|maven\.compiler\.source)>(\d{1,2})<"
-    r"|(?:languageVersion|jvmToolchain|sourceCompatibility)\D{1,60}?(\d{2})"
+    r"<(?:java\.version|jdk\.version|maven\.compiler\.(?:release|source|target)|release|source|target)>"
+    r"\s*+(?:1\.)?(\d{1,2})\s*+<"
+    r"|(?:languageVersion|jvmToolchain|sourceCompatibility|jvmTarget)[^\d\n]{1,60}?(?:1[._](?=\d\b))?(\d{1,2})\b"
+)
+_BOOT: Final = re.compile(
+    r"<artifactId>spring-boot-starter-parent</artifactId>\s*+<version>(\d+)\.(\d+)"
+    r"|org\.springframework\.boot['\"]\)?\s++version\s*+['\"](\d+)\.(\d+)"
+)
+_JAVA_OF_BOOT: Final = {1: "8", 2: "8", 3: "17", 4: "17"}
+"""The version of Java that each major version of Spring Boot uses if the build file names none."""
+_FIRST_WITH_NEW_LOMBOK: Final = (3, 2)
+"""The first version of Spring Boot whose Lombok works with the JDKs that are usual now."""
+_NEW_LOMBOK: Final = "1.18.42"
+_OWN_LOMBOK: Final = re.compile(
+    r"<artifactId>lombok</artifactId>\s*+<version>|projectlombok:lombok:\d|<lombok\.version>|lombok\.version['\"]?\]"
 )
 _SECONDARY_ARCHIVES: Final = ("/original-", "-plain.jar", "-sources.jar", "-javadoc.jar")
 """Parts of the names of archives that are not the application. For example, Maven's shade plugin keeps the
@@ -36,6 +49,8 @@ _APPLICATION: Final = re.compile(
 script."""
 _OWN_ARCHIVE: Final = ("Main-Class", "shadow")
 """Words in build files that show that the build produces an executable archive."""
+_MAVEN_WRAPPER: Final = (".mvn/wrapper/maven-wrapper.properties", ".mvn/wrapper/maven-wrapper.jar")
+_GRADLE_WRAPPER: Final = "gradle/wrapper/gradle-wrapper.jar"
 _BUILD_FILES: Final = ("pom.xml", "build.gradle.kts", "build.gradle")
 
 
@@ -49,6 +64,11 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
             choose_version(recipe, version, "system.properties")
     if numbers := _VERSIONS.search(text):
         choose_version(recipe, numbers[1] or numbers[2], file)
+    boot = _boot_version(text)
+    if boot and not recipe.language_version and (default := _JAVA_OF_BOOT.get(boot[0])):
+        recipe.choose(
+            f"It is that of Spring Boot {boot[0]}, as {file} names no other.", language_version=default
+        )
     for name, (title, health) in _FRAMEWORKS.items():
         if name in text or name.replace("-", ".") in text:
             recipe.choose(f"{file} names {name}.", framework=title, port=8080)
@@ -60,21 +80,52 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         _gradle(files, recipe, file)
 
 
+def _boot_version(text: str) -> tuple[int, int] | None:
+    match = _BOOT.search(text)
+    return (int(match[1] or match[3]), int(match[2] or match[4])) if match else None
+
+
+def _with_new_lombok(text: str, option: str) -> tuple[str, str]:
+    """Returns the option that replaces a Lombok which fails with the JDKs that are usual now, and the reason.
+    Both are empty if the build file chooses the version of Lombok, or Spring Boot a newer one."""
+    boot = _boot_version(text)
+    if not boot or boot >= _FIRST_WITH_NEW_LOMBOK or "lombok" not in text or _OWN_LOMBOK.search(text):
+        return "", ""
+    return (
+        f" {option}lombok.version={_NEW_LOMBOK}",
+        f" Lombok {_NEW_LOMBOK} is used: that of Spring Boot {boot[0]}.{boot[1]} fails with newer JDKs.",
+    )
+
+
 def _maven(files: KnownFiles, recipe: Recipe) -> None:
-    program = "./mvnw" if files.has("mvnw") else "mvn"
-    because = "mvnw is there." if files.has("mvnw") else "pom.xml is there."
-    recipe.choose(because, package_manager="maven", build=f"{program} -B -DskipTests package")
+    has_wrapper = files.has("mvnw") and files.has(*_MAVEN_WRAPPER)
+    program = "./mvnw" if has_wrapper else "mvn"
+    option, why = _with_new_lombok(files.text("pom.xml"), "-D")
+    because = _wrapper_reason(files, "mvnw", ".mvn/wrapper", bool(has_wrapper)) or "pom.xml is there."
+    recipe.choose(
+        f"{because}{why}", package_manager="maven", build=f"{program} -B -DskipTests{option} package"
+    )
     _start(recipe, "target", "target/quarkus-app/quarkus-run.jar")
 
 
+def _wrapper_reason(files: KnownFiles, script: str, folder: str, has_wrapper: bool) -> str:
+    if not files.has(script):
+        return ""
+    return (
+        f"{script} is there." if has_wrapper else f"{script} cannot run: the files in {folder} are missing."
+    )
+
+
 def _gradle(files: KnownFiles, recipe: Recipe, file: str) -> None:
-    program = "./gradlew" if files.has("gradlew") else "gradle"
-    because = "gradlew is there." if files.has("gradlew") else f"{file} is there."
+    has_wrapper = files.has("gradlew") and files.has(_GRADLE_WRAPPER)
+    program = "./gradlew" if has_wrapper else "gradle"
+    option, why = _with_new_lombok(files.text(file), "-P")
+    because = _wrapper_reason(files, "gradlew", "gradle/wrapper", bool(has_wrapper)) or f"{file} is there."
     goal = {"Spring Boot": "bootJar", "Ktor": "buildFatJar"}.get(recipe.framework, "build -x test")
     if recipe.framework not in {"Quarkus", "Ktor", *_PORTS} and _is_application(files.text(file)):
         _choose_script(recipe, because, program, file)
         return
-    recipe.choose(because, package_manager="gradle", build=f"{program} --no-daemon {goal}")
+    recipe.choose(f"{because}{why}", package_manager="gradle", build=f"{program} --no-daemon{option} {goal}")
     _start(recipe, "build/libs", "build/quarkus-app/quarkus-run.jar")
 
 
@@ -116,6 +167,7 @@ java = Language(
         others={"java": "default-jdk", "mvn": "maven", "gradle": "gradle"},
         version=("javac", "-version"),
         former_major=1,
+        takes_nearest=True,  # compilers and their plugins, such as Lombok, often fail with a newer JDK
         newer="apt-get install openjdk-{version}-jdk",
         homes=("usr/lib/jvm/*", "opt/java/*", "opt/jdk*"),
         home_variable="JAVA_HOME",

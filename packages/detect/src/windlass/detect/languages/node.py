@@ -10,6 +10,7 @@ from windlass.detect.known_files import KnownFiles, table, text_in
 from windlass.detect.language import Language
 from windlass.detect.node_development import watched_program
 from windlass.detect.node_frameworks import BROWSER_ROUTERS, FRAMEWORKS, SERVERS, NodeFramework
+from windlass.detect.node_hashes import OLD_HASHES, OLD_HASHES_IF_NEEDED, package_with_old_hashes
 from windlass.detect.node_locks import LOCK_FILES
 from windlass.detect.node_scripts import runs_build, scripts_of, scripts_of_installation
 from windlass.detect.recipe import WEB_PROCESS, ProcessType, Recipe
@@ -134,14 +135,19 @@ def _choose_build(
     if _builds_elsewhere(recipe, package):
         return
     variables = framework.build_variables(files, package) if framework else ""
-    if script := text_in(package, "scripts", "build"):
-        command = f"{manager} run build"
-        because = f"It is the build script of package.json: `{script}`."
-        recipe.choose(because, build=f"env {variables} {command}" if variables else command)
+    script = text_in(package, "scripts", "build")
+    old = package_with_old_hashes(package) if OLD_HASHES not in script else ""
+    if old:
+        variables = f"{variables} {OLD_HASHES_IF_NEEDED}".strip()
+    before = f"env {variables} " if variables else ""
+    why = f" {old} uses hashes that Node 17 and newer only have with this option." if old else ""
+    if script:
+        because = f"It is the build script of package.json: `{script}`.{why}"
+        recipe.choose(because, build=f"{before}{manager} run build")
     elif framework and framework.build:
         recipe.choose(
-            f"{framework.name} is built by this command, and package.json has no build script.",
-            build=framework.build,
+            f"{framework.name} is built by this command, and package.json has no build script.{why}",
+            build=f"{before}{framework.build}" if old else framework.build,
         )
 
 

@@ -56,9 +56,11 @@ class ToolchainSearch:
         own = _files_of_operator(toolchain, self._tools.surroundings)
         self._tools.cells.readable.extend(map(Path, own.values()))
         present = await self._present(toolchain, own)
-        if present is not None and not toolchain.is_old(present, version_range):
+        is_enough = present is not None and not toolchain.is_old(present, version_range)
+        home = await self._other_home(toolchain, version_range, present if is_enough else None)
+        if is_enough and not home:
             return FoundToolchain(toolchain, variables=own)
-        if home := await self._other_home(toolchain, version_range):
+        if home:
             variables = {toolchain.home_variable: str(home)} if toolchain.home_variable else {}
             return FoundToolchain(toolchain, home / "bin", variables={**own, **variables})
         reason = ""
@@ -104,12 +106,19 @@ class ToolchainSearch:
         told = toolchain.version, program, facts.st_ino, facts.st_mtime_ns
         return (*told, self._cwd, read, *sorted(own.items()))
 
-    async def _other_home(self, toolchain: Toolchain, version_range: str) -> Path | None:
+    async def _other_home(self, toolchain: Toolchain, version_range: str, present: str | None) -> Path | None:
+        """Returns the folder of another installation to use. `present`: the version in the PATH, if it is new
+        enough: then only an older one is better, and only for toolchains of which the nearest is used."""
+        limit = toolchain.numbers_in(present or "")
+        wanted = toolchain.numbers_in(version_range)
+        if limit and (not toolchain.takes_nearest or not wanted or limit[0] == wanted[0]):
+            return None
         for home in _other_homes(toolchain):
             program = home / "bin" / toolchain.version[0]
             answer = await self._tools.ask([program, *toolchain.version[1:]], cwd=self._tools.home)
             if answer and not toolchain.is_old(answer, version_range):
-                return home
+                is_older = not limit or toolchain.numbers_in(answer) < limit
+                return home if is_older else None
         return None
 
     async def _fetch(self, toolchain: Toolchain, version_range: str) -> Path:

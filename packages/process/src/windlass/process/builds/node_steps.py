@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from windlass.base import subprocesses
 from windlass.base.folder_removal import erase
 from windlass.builders.node_managers import manager_of
@@ -140,6 +142,9 @@ async def _packages(
     With `may_change`, raises OtherNode if packages require another version.
     """
     used = await _node_and_manager(state, dependencies, version_range, named_by)
+    if used.runtime.complaint:  # the wanted Node cannot be had, and the nearest may do
+        manager = replace(dependencies.manager, ignores_engines=True)
+        dependencies = replace(dependencies, manager=manager)
     with explained(used.runtime.complaint):
         try:
             await _install_and_build(state, dependencies, used.runtime, may_change=may_change)
