@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from windlass.detect.databases import choose_databases
 from windlass.detect.hints import apply_hints
 from windlass.detect.known_files import KnownFiles
-from windlass.detect.language import Language
+from windlass.detect.language import Language, matching_files
 from windlass.detect.languages import languages
+from windlass.detect.letter_case import case_problems
 from windlass.detect.recipe import WEB_PROCESS, Candidate, ProcessType, Recipe
 from windlass.detect.tree import Tree
 
@@ -44,10 +46,10 @@ _NOT_APPLICATIONS: Final = frozenset(
 )
 _COMPOSE: Final = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _OWN_CODE: Final = re.compile(
-    r"(?<!\.config)(?<!^setup)"
+    r"(?<!\.config)(?<!^setup)(?<!\.d)"
     r"\.(?:[cm]?[jt]sx?|c|cc|cpp|cs|clj|dart|ex|go|hs|java|jl|kt|php|pl|py|r|rb|rs|scala|swift)$"
 )
-"""Matches the names of files with code, other than settings of tools."""
+"""Matches the names of files with code, other than settings of tools and declarations of types (`*.d.ts`)."""
 _OF_TEMPLATES: Final = frozenset(["templates", "layouts", "_layouts"])
 """Folders with page templates."""
 
@@ -55,6 +57,10 @@ _OF_TEMPLATES: Final = frozenset(["templates", "layouts", "_layouts"])
 def detect(tree: Tree) -> Recipe:
     """Returns the recipe of the application in a folder, and lists the applications in its subfolders."""
     recipe = _recipe_of(tree)
+    if recipe.processes or recipe.start:
+        choose_databases(KnownFiles(tree), recipe)
+    if recipe.language == "Node" and recipe.is_application:
+        recipe.problems += case_problems(KnownFiles(tree))
     recipe.candidates = _candidates(tree, is_one=recipe.is_application)
     if len(recipe.candidates) == 1 and not (recipe.is_application or recipe.problems):
         recipe.only_folder = _only_folder(tree, recipe)
@@ -97,6 +103,7 @@ def _recipe_of(tree: Tree) -> Recipe:
     """Returns the first recipe that is an application. If there is none, returns the recipe of the first
     recognized language."""
     marked = [language for language in languages() if language.marker(tree)]
+    marked = marked or [language for language in languages() if _lone_file(language, tree)]
     recipes = [_fill(language, tree) for language in marked]
     for recipe in recipes:
         if recipe.is_application:
@@ -106,13 +113,18 @@ def _recipe_of(tree: Tree) -> Recipe:
     return _fill(None, tree)
 
 
+def _lone_file(language: Language, tree: Tree) -> str:
+    return next(matching_files(tree, language.lone_code), "")
+
+
 def _fill(language: Language | None, tree: Tree) -> Recipe:
     files = KnownFiles(tree)
     recipe = Recipe()
     apply_hints(files, recipe)
     has_to_choose = bool(recipe.processes) and not recipe.start
     if language is not None:
-        recipe.choose(f"{language.marker(tree)} is there.", language=language.name)
+        file = language.marker(tree) or _lone_file(language, tree)
+        recipe.choose(f"{file} is there.", language=language.name)
         language.fill(files, recipe)
     if has_to_choose:
         # A command that the language suggests is not one of the processes that the author declared.

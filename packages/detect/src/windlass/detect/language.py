@@ -28,6 +28,8 @@ class Language(Struct, frozen=True, kw_only=True):
     """Files that mark a folder as an application of its own: paths, or suffixes such as `*.csproj`."""
     code: tuple[str, ...] = ()
     """Files that mark a folder as an application only if the folder is not inside another application."""
+    lone_code: tuple[str, ...] = ()
+    """Files that mark a folder as an application if no other file marks it as one of any language."""
     rank: int
     """The precedence if a folder contains several languages. The lowest rank is the application's language;
     the other languages are its tools."""

@@ -142,12 +142,15 @@ class PythonFile(Struct, frozen=True):
         return next((number for number in numbers if 0 < number < 2**16), usual)
 
 
-def python_files(files: KnownFiles, dependencies: Collection[str]) -> list[PythonFile]:
+def python_files(
+    files: KnownFiles, dependencies: Collection[str], *, of_any_name: bool = False
+) -> list[PythonFile]:
     """Returns the files that may contain the application: the top folder before packages, usual names first.
-    `dependencies`: the application's dependencies."""
+    `dependencies`: the application's dependencies. `of_any_name`: also unusual names in packages of the top
+    folder."""
     modules: list[PythonFile] = []
     size = 0
-    for path in _paths(files):
+    for path in _paths(files, of_any_name=of_any_name):
         if files.text(path):
             modules.append(python_file(files, path, dependencies))
             size += len(modules[-1].text)
@@ -188,14 +191,25 @@ def _contains_module(files: KnownFiles, folder: str, modules: Collection[str]) -
     return any(files.has(f"{inner}{name}.py", f"{inner}{name}/__init__.py") for name in modules)
 
 
-def _paths(files: KnownFiles) -> Iterator[str]:
-    for folder in ("", *_packages(files)):
+def _paths(files: KnownFiles, *, of_any_name: bool) -> Iterator[str]:
+    folders = ["", *_packages(files)]
+    for folder in folders:
         names = files.tree.names(folder)
         usual = [name for name in _ENTRY_FILES if name in names]
-        others = sorted(name for name in names if name.endswith(".py") and name not in _ENTRY_FILES)
-        for name in (*usual, *(others if folder in ("", "src") else ())):
-            if not name.startswith(("test_", "setup.py", "conftest.py", "manage.py")):
-                yield f"{folder}/{name}".strip("/")
+        yield from _in(folder, (*usual, *(_others(names) if folder in ("", "src") else ())))
+    for folder in folders if of_any_name else ():
+        if folder and folder != "src" and "/" not in folder:
+            yield from _in(folder, _others(files.tree.names(folder)))
+
+
+def _others(names: Collection[str]) -> list[str]:
+    return sorted(name for name in names if name.endswith(".py") and name not in _ENTRY_FILES)
+
+
+def _in(folder: str, names: Collection[str]) -> Iterator[str]:
+    for name in names:
+        if not name.startswith(("test_", "setup.py", "conftest.py", "manage.py")):
+            yield f"{folder}/{name}".strip("/")
 
 
 def _packages(files: KnownFiles) -> list[str]:

@@ -12,6 +12,11 @@ from windlass.detect.recipe import Recipe
 
 ENTRY: Final = ("main.py", "app.py")
 _DASH_SERVER: Final = re.compile(r"^(\w{1,80}+)[ \t]*+=[ \t]*+\w++\.server\b", re.MULTILINE)
+_DEPLOYED_FOLDER: Final = "app"
+"""The name of the folder that is deployed, on every engine."""
+_FROM_PARENT: Final = "env PYTHONPATH=.. "
+_RELATIVE_IMPORT: Final = re.compile(r"^from[ \t]++\.\w*+[ \t]++import\b", re.MULTILINE)
+_IMPORT_BELOW: Final = re.compile(rf"^[ \t]*+(?:from|import)[ \t]++{_DEPLOYED_FOLDER}\.(\w++)", re.MULTILINE)
 _ASGI: Final = ("FastAPI", "Starlette", "Litestar", "Quart", "Sanic")
 _WSGI: Final = ("Flask", "Bottle", "Dash")
 _MODULES: Final = {
@@ -131,20 +136,38 @@ def _choose_object(
     recipe.choose(f"{because}.", framework=name)
     if variable and (whole := module_with_views(code, file, variable)):
         file, because = whole, f"{because}, which {whole.path} imports along with other modules"
+    before, package, why = _parent_package(code, file)
+    because += why
     if entry := next((file for file in code if file.path in ENTRY and file.starts_a_server), None):
         recipe.choose(
             f"{entry.path} serves when it is run.", start=f"python {entry.path}", port=entry.served_port
         )
     elif name in _ASGI:
         more = (" --factory" if factory else "") + (f" --app-dir {file.base}" if file.base else "")
-        serve_asgi(recipe, dependencies, f"{file.module}:{variable or factory}", because, more)
+        target = f"{package}{file.module}:{variable or factory}"
+        serve_asgi(recipe, dependencies, target, because, more, before)
     else:
         inner = _DASH_SERVER.search(file.text) if name == "Dash" else None
         target = inner[1] if inner else variable or f"'{factory}()'"
         more = f" --pythonpath {file.base}" if file.base else ""
-        serve_wsgi(recipe, dependencies, f"{file.module}:{target}", because, more)
+        serve_wsgi(recipe, dependencies, f"{package}{file.module}:{target}", because, more, before)
     _add_unnamed(recipe, dependencies, _MODULES[name], file)
     return True
+
+
+def _parent_package(code: list[PythonFile], file: PythonFile) -> tuple[str, str, str]:
+    """Returns what a command needs if the folder itself is a package that its modules import: the beginning
+    of the command, the package of the served file, and the reason. All are empty for others."""
+    own = {file.path.partition("/")[0].removesuffix(".py") for file in code}
+    if _DEPLOYED_FOLDER in own:
+        return "", "", ""
+    if "/" not in file.path and _RELATIVE_IMPORT.search(file.text):
+        return _FROM_PARENT, f"{_DEPLOYED_FOLDER}.", ", and imports its neighbours as parts of a package"
+    for other in code:
+        if any(match[1] in own for match in _IMPORT_BELOW.finditer(other.text)):
+            why = f", and {other.path} imports modules below {_DEPLOYED_FOLDER}, which this folder is called"
+            return _FROM_PARENT, "", why
+    return "", "", ""
 
 
 def _choose_entry_object(

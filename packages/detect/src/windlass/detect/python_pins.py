@@ -23,7 +23,9 @@ REQUIREMENTS: Final = (
         f"requirements/{name}.txt"
         for name in ("production", "prod", "requirements", "main", "base", "common")
     ),
-)
+    "requirements-prod.txt", "requirements_prod.txt", "requirement.txt", "required.txt", "requirments.txt",
+    "requirement/requirements.txt", "reqs.txt", "req.txt",
+)  # fmt: skip
 """Requirements files, in order of precedence."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*+")
 _INSTALLS_MORE: Final = re.compile(r"^(?:-e|--editable|\.|.*--hash)|://", re.MULTILINE)

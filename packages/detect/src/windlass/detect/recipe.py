@@ -29,6 +29,23 @@ class Candidate(Struct, frozen=True):
     framework: str = ""
 
 
+class DatabaseVariable(Struct, frozen=True):
+    """A variable from which an application takes a part of the access to a database."""
+
+    name: str
+    value: Annotated[
+        str, Meta(description="The value to set, which refers to a database of the proposed name")
+    ]
+
+
+class NeededDatabase(Struct, frozen=True):
+    """A database that an application needs."""
+
+    type: Annotated[str, Meta(description="Kind of server, such as POSTGRESQL")]
+    name: Annotated[str, Meta(description="Proposed name")]
+    variables: list[DatabaseVariable]
+
+
 class Recipe(Struct, kw_only=True):
     """How an application is built and started. Empty fields were not detected. The first value chosen for a
     field is kept."""
@@ -62,6 +79,9 @@ class Recipe(Struct, kw_only=True):
         ),
     ] = ""
     health_path: str = ""
+    databases: Annotated[
+        list[NeededDatabase], Meta(description="Databases whose access the code takes from variables")
+    ] = field(default_factory=list)
     reasons: Annotated[dict[str, str], Meta(description="For each value that was found, its reason")] = field(
         default_factory=dict
     )
@@ -107,6 +127,8 @@ class Recipe(Struct, kw_only=True):
                     for name, command in ((_line(process.name), _line(process.command)) for process in value)
                     if self._shortened(f"the process {name}", command)
                 ]
+            case [NeededDatabase(), *_]:
+                return value
             case list() | tuple():
                 return [text for text in map(_line, value) if self._shortened(name, text)]
         return value
@@ -147,9 +169,15 @@ def _to_text(value: Any) -> str:
     match value:
         case [ProcessType(), *_]:
             return "; ".join(f"{process.name}: {process.command}" for process in value)
+        case [NeededDatabase(), *_]:
+            return "; ".join(map(_database_text, value))
         case list():
             return ", ".join(value)
     return str(value)
+
+
+def _database_text(need: NeededDatabase) -> str:
+    return f"{need.type}: {', '.join(variable.name for variable in need.variables)}"
 
 
 def _line(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,10 +21,11 @@ from windlass.builders.command_ports import asks_for_port, fixed_port, names_wor
 from windlass.builders.dockerfile_hints import Command, Hints, is_below, read_hints, text_of
 from windlass.builders.instructions import DockerfileError
 from windlass.detect import Recipe, Tree, advice_for, apply_settings, detect
+from windlass.detect.database_names import kind_of_type
 from windlass.detect.known_files import MAX_FILE_BYTES, KnownFiles
 from windlass.detect.node_scripts import runs_build, scripts_of, scripts_of_installation
 from windlass.detect.procfile import PROCFILE, Processes, exists_only_at_heroku, read_procfile
-from windlass.detect.recipe import WEB_PROCESS, ProcessType
+from windlass.detect.recipe import WEB_PROCESS, NeededDatabase, ProcessType
 
 DEFAULT_DOCKERFILE: Final = "Dockerfile"
 _NOT_OF_DOCKERFILES: Final = (
@@ -185,7 +187,9 @@ def _choose_port(recipe: Recipe, detected: Recipe, name: str, hints: Hints) -> N
 
 
 def _with_remarks(recipe: Recipe, settings: BuildSettings) -> Recipe:
-    """Adds that there will be no public address, if no file shows that the web process serves HTTP."""
+    """Adds the databases to create, and that there will be no public address, if no file shows that the web
+    process serves HTTP."""
+    recipe.remarks += [database_remark(need) for need in recipe.databases]
     serves = settings.has_command or recipe.static_folder or recipe.port or asks_for_port(recipe.start)
     is_web = not recipe.processes or recipe.processes[0].name == WEB_PROCESS
     if serves or not (recipe.start and is_web) or names_worker(recipe.start):
@@ -197,3 +201,14 @@ def _with_remarks(recipe: Recipe, settings: BuildSettings) -> Recipe:
     )
     recipe.remarks.append(f"{_NO_ADDRESS}{way}")
     return recipe
+
+
+def database_remark(need: NeededDatabase) -> str:
+    """Returns what to create and to set for a database."""
+    title = kind_of_type(need.type).title
+    settings = " ".join(f"'{variable.name}={variable.value}'" for variable in need.variables)
+    creation = f"windlass database create --name {shlex.quote(need.name)} --type {need.type} …"
+    return (
+        f"It needs a {title} database. `windlass init` creates one and sets its variables, as do "
+        f"`{creation}` and `windlass env set {settings}`."
+    )

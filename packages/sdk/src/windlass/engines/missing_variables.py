@@ -10,9 +10,16 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from windlass.base.lazy import lazy_pattern
+from windlass.detect.database_names import (
+    MAIN_DATABASE,
+    USUAL_ADDRESS,
+    KnownDatabase,
+    kind_in_name,
+    kind_in_text,
+    part_of,
+    prefix_of,
+)
 
 NAME: Final = r"[A-Z][A-Z0-9_]{2,80}"
 _MAX_NAMES: Final = 12
@@ -72,44 +79,6 @@ _SETTINGS: Final = lazy_pattern(
 _REQUIRED: Final = lazy_pattern(r"^([A-Za-z]\w{1,60})\n[ \t]++[Ff]ield required", re.MULTILINE)
 
 
-class _MissedDatabase(Struct, frozen=True):
-    type: str
-    title: str
-    address: str
-    """The usual name of the variable with its address."""
-    names: re.Pattern[str]
-    """Matches a part of the name of a variable."""
-    words: re.Pattern[str]
-    """Matches what its clients write, or the port on which they look for it."""
-
-
-_KINDS: Final = tuple(
-    _MissedDatabase(
-        type, title, address, lazy_pattern(rf"(?:^|_)(?:{names})"), lazy_pattern(words, re.IGNORECASE)
-    )
-    for type, title, address, names, words in (
-        ("MONGODB", "MongoDB", "MONGODB_URI", "MONGO", r"mongo|\b27017\b"),
-        ("MYSQL", "MySQL", "DATABASE_URL", "MYSQL|MARIADB", r"mysql|mariadb|\b3306\b"),
-        ("REDIS", "Redis", "REDIS_URL", "REDIS", r"redis|\b6379\b"),
-        (
-            "POSTGRESQL",
-            "PostgreSQL",
-            "DATABASE_URL",
-            "PG|POSTGRES",
-            r"postgres|psycopg|asyncpg|pgx\b|lib/pq|\b5432\b",
-        ),
-    )
-)
-_USUAL_ADDRESS: Final = "DATABASE_URL"
-_PART: Final = lazy_pattern(
-    r"(?:[A-Z0-9]+_){0,2}?(?:PG|POSTGRES(?:QL)?|MYSQL|MARIADB|MONGO(?:DB)?|REDIS|DATABASE|DB)_?"
-    r"(?:(?P<URL>UR[LI]|DSN|(?:CONNECTION|CONN)_?(?:STRING|STR|UR[LI]))|(?P<HOST>HOST(?:NAME)?|SERVER)|(?P<PORT>PORT)"
-    r"|(?P<USER>USER(?:NAME)?|LOGIN)|(?P<PASSWORD>PASS(?:WORD)?|PWD)|(?P<NAME>NAME|DATABASE|DB))"
-)
-"""Matches the name of a variable with a part of the access to a database."""
-_MAIN: Final = "main-db"
-
-
 def missing_settings(text: str) -> list[str]:
     """Returns all missing settings that a pydantic validation error lists."""
     if not _SETTINGS.search(text):
@@ -149,12 +118,13 @@ def _as_variable(name: str) -> str:
 
 def remedy_for_variables(names: Sequence[str], name: str, text: str = "") -> str:
     """Returns how to set missing variables. `text`: the output, which may reveal the kind of the database."""
-    parts = {variable: _part_of(variable) for variable in names}
+    parts = {variable: part_of(variable) for variable in names}
     if not any(parts.values()):
         return _remedy_for_plain(names, name)
     databases = _databases(names, text)
     values = [
-        _value(part, databases[_kind_in(variable)], text) if part else "…" for variable, part in parts.items()
+        _value(part, databases[kind_in_name(variable)], text) if part else "…"
+        for variable, part in parts.items()
     ]
     settings = " ".join(f"{variable}={value}" for variable, value in zip(parts, values, strict=True))
     command = f"`windlass env set {settings}`"
@@ -165,7 +135,7 @@ def remedy_for_variables(names: Sequence[str], name: str, text: str = "") -> str
         )
         needs = f"{name} needs them to start"
         return f"Create the databases {created}, and set the variables with {command}: {needs}"
-    kind = next(iter(databases)) or _kind_of(text)
+    kind = next(iter(databases)) or kind_in_text(text)
     if len(names) == 1:
         value = " to its address" if parts[names[0]] == "URL" else ""
         what = f"set the variable {names[0]}{value} with {command}"
@@ -180,47 +150,34 @@ def _remedy_for_plain(names: Sequence[str], name: str) -> str:
     return f"Set the variables {', '.join(names)}, such as with {command}: {name} needs them to start"
 
 
-def _databases(names: Sequence[str], text: str) -> dict[_MissedDatabase | None, str]:
+def _databases(names: Sequence[str], text: str) -> dict[KnownDatabase | None, str]:
     """Returns a name for each kind of database of which the variables hold a part."""
-    kinds = list(dict.fromkeys(_kind_in(variable) for variable in names if _part_of(variable)))
+    kinds = list(dict.fromkeys(kind_in_name(variable) for variable in names if part_of(variable)))
     return {
-        kind: _MAIN if not number or kind is None else f"{kind.title.lower()}-db"
+        kind: MAIN_DATABASE if not number or kind is None else f"{kind.title.lower()}-db"
         for number, kind in enumerate(kinds)
     }
 
 
 def _value(part: str, database: str, text: str) -> str:
     """Returns the reference to a part of the access to a database; the address in the form of the client."""
-    prefix = database.upper().replace("-", "_")
+    prefix = prefix_of(database)
     if part == "URL" and "org.springframework" in text:
         scheme = "mysql" if "mysql" in text.lower() else "postgresql"
-        parts = [f"{{{{{prefix}_{each}}}}}" for each in ("HOST", "PORT", "NAME")]
+        parts = [f"{{{{{prefix}{each}}}}}" for each in ("HOST", "PORT", "NAME")]
         return f"jdbc:{scheme}://{parts[0]}:{parts[1]}/{parts[2]}"
-    return f"{{{{{prefix}_{part}}}}}"
+    return f"{{{{{prefix}{part}}}}}"
 
 
-def _part_of(variable: str) -> str:
-    match = _PART.fullmatch(variable)
-    return (match.lastgroup or "") if match else ""
-
-
-def _kind_in(variable: str) -> _MissedDatabase | None:
-    return next((kind for kind in _KINDS if kind.names.search(variable)), None)
-
-
-def _kind_of(text: str) -> _MissedDatabase | None:
-    return next((kind for kind in _KINDS if kind.words.search(text)), None)
-
-
-def creation_of(kind: _MissedDatabase | None) -> str:
+def creation_of(kind: KnownDatabase | None) -> str:
     if kind is None:
-        return f"Create a database, such as {_MAIN}"
-    command = f"`windlass database create --name {_MAIN} --type {kind.type} …`"
-    return f"Create a {kind.title} database, such as {_MAIN} with {command}"
+        return f"Create a database, such as {MAIN_DATABASE}"
+    command = f"`windlass database create --name {MAIN_DATABASE} --type {kind.type} …`"
+    return f"Create a {kind.title} database, such as {MAIN_DATABASE} with {command}"
 
 
 def database_words(said: str, text: str) -> dict[str, str]:
     """Returns the words with which a message names the database that a program misses. `said`: the part of
     its output `text` that reveals this."""
-    kind = _kind_of(said) or _kind_of(text)
-    return {"create": creation_of(kind), "address": kind.address if kind else _USUAL_ADDRESS}
+    kind = kind_in_text(said) or kind_in_text(text)
+    return {"create": creation_of(kind), "address": kind.address if kind else USUAL_ADDRESS}

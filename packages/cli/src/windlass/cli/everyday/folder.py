@@ -17,13 +17,14 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.file_names import file_names, read_beginning
-from windlass.builders.plan import plan_of
+from windlass.builders.plan import database_remark, plan_of
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.confirmed_links import note_link
 from windlass.cli.connection import call_options, connect
 from windlass.cli.contexts import normal_url
 from windlass.cli.deployments import is_gone, say
 from windlass.cli.everyday.call import context_option, environment_option
+from windlass.cli.everyday.init_databases import DatabaseMaker
 from windlass.cli.git_folder import GitFolder, git_folder
 from windlass.cli.linked_folder import (
     LINK_FILE,
@@ -186,16 +187,24 @@ class InitAnswers(Struct, frozen=True):
             is_flag=True,
             help="Deploy with git push, also if the repository has another remote.",
         ),
+        Option(
+            ["database", "--database/--no-database"],
+            default=None,
+            help="Create the databases from whose variables the code takes the access.  [--database]",
+        ),
         Option(["yes", "-y", "--yes"], is_flag=True, help="Ask nothing, and take what is detected."),
         context_option(),
         *call_options(),
     ],
 )
-def init(yes: bool, push: bool, repository: str | None, as_json: bool | None, **options: Any) -> None:
+def init(
+    yes: bool, push: bool, database: bool | None, repository: str | None, as_json: bool | None, **options: Any
+) -> None:
     """Make this folder an application: detect it, create it, and link the folder with it.
 
     Asks for its name, its project and environment, and its port, unless they are given as options or there is
-    no terminal. What is missing is created; nothing is deployed yet. `windlass up` deploys it.
+    no terminal. What is missing is created, also the databases that its code needs: their variables are set.
+    The application is not deployed yet. `windlass up` deploys it.
 
     A git repository without a remote, or any with --push, gets the remote `windlass`: then
     `git push windlass main` deploys it.
@@ -227,6 +236,9 @@ def init(yes: bool, push: bool, repository: str | None, as_json: bool | None, **
     write_link(folder, link)
     note_link(folder, link)
     _show_other_processes(recipe, link, application)
+    if recipe.databases and database is not False and "source" in application:  # it is new
+        confirm: Callable[[str], bool] = _confirm if asks and not database else lambda _question: True
+        DatabaseMaker(api, application, say).provide(recipe.databases, confirm)
     if hint := hint_at_variables(folder / below):
         say(hint)
     if wants_json(as_json):
@@ -369,6 +381,10 @@ def _prompt(question: str, default: str) -> str:
     return str(click.prompt(question, default=default, err=True)).strip()
 
 
+def _confirm(question: str) -> bool:
+    return click.confirm(question, default=True, err=True)
+
+
 def _check_port(port: str) -> str:
     word = port.lower()
     if word in (_NO_DATABASE, _AUTO_DATABASE) or (word.isdecimal() and 0 < int(word) < 65_536):
@@ -438,7 +454,8 @@ def _show_recipe(recipe: Recipe) -> None:
     start = recipe.start or (f"the files in {recipe.static_folder}" if recipe.static_folder else "")
     if shown or start:
         say(f"Detected {shown or 'an application'}{f': {plain(start)}' if start else ''}")
-    for problem in (*recipe.problems, *recipe.remarks):
+    done = {database_remark(need) for need in recipe.databases}  # what this command does
+    for problem in (*recipe.problems, *(remark for remark in recipe.remarks if remark not in done)):
         say(plain(problem))
 
 

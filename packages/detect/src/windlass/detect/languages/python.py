@@ -202,11 +202,18 @@ def _requirements_and_project(files: KnownFiles, content: dict[str, Any]) -> tup
 
 def _by_code(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str]) -> None:
     code = python_files(files, dependencies)
-    if not choose_script_framework(recipe, dependencies, code) and not choose_server_framework(
-        recipe, dependencies, code
+    if not (
+        _choose_framework(recipe, dependencies, code)
+        or _choose_framework(recipe, dependencies, python_files(files, dependencies, of_any_name=True))
     ):
         _choose_entry(recipe, code, files)
     _celery(files, recipe, dependencies, code)
+
+
+def _choose_framework(recipe: Recipe, dependencies: dict[str, str], code: list[PythonFile]) -> bool:
+    return choose_script_framework(recipe, dependencies, code) or choose_server_framework(
+        recipe, dependencies, code
+    )
 
 
 def _celery(
@@ -269,6 +276,7 @@ python = Language(
     name="Python",
     manifests=(*REQUIREMENTS, "pyproject.toml", "Pipfile", "setup.py"),
     code=("manage.py", *ENTRY, *SITE_FILES, "streamlit_app.py"),
+    lone_code=("*.py",),
     rank=40,
     fill=fill,
     manifests_with_paths=("requirements.txt", "pyproject.toml"),

@@ -10,7 +10,7 @@ import { finish } from "../../services.js";
 import { cards } from "../../settings/part.js";
 import * as size from "../../settings/size.js";
 import { words } from "../../words.js";
-import { addressOf, databaseBody, kindCards, readVersions } from "./databases.js";
+import { addressOf, databaseBody, kindCards, prefixOf, readVersions } from "./databases.js";
 import { nameOf, readBranches, repositoryFields, repositoryOf } from "./repository.js";
 
 const text = words.newService;
@@ -21,9 +21,11 @@ const DEPLOYS = ["POST", "/application/x/deploy"];
 export async function begin(state, query) {
   const url = query.get("url") || "";
   const content = { given: url, url, root: "/", branch: "", token: "", settings: {}, variables: "", database: "", size: size.edit({ service: { cpu: 500, memory: 512 } }), automatic: !refusalOf(DEPLOYS) };
-  content.databaseNode = cards(text.database, [["", text.noDatabase, ""], ...kindCards(state.document)], "", (type) => (content.database = type));
+  content.databaseNode = databaseCards(state, content);
   return content;
 }
+
+const databaseCards = (state, content) => cards(text.database, [["", text.noDatabase, ""], ...kindCards(state.document)], content.database, (type) => (content.database = type));
 
 export const isFilledIn = ({ url, given }) => url !== given;
 
@@ -51,6 +53,8 @@ async function detect(state, content, place) {
     }
     content.branches = await listing;
     content.settings = {};
+    content.database = content.found.databases[0]?.type || "";
+    content.databaseNode = databaseCards(state, content);
     content.name ||= nameOf(content.url, content.root);
     content.port = undefined;
   } catch (error) {
@@ -86,7 +90,7 @@ function detected(state, content, place) {
         field(words.settings.source.automatic, h("input", { id: "automatic", type: "checkbox", role: "switch", checked: content.automatic, disabled: Boolean(refusal), onchange: (event) => (content.automatic = event.target.checked) }), refusal || text.automaticHelp, { isSwitch: true, name: "auto_deploy" }),
         h("details", {}, h("summary", {}, text.further), SETTINGS.filter((pair) => !isKnown(pair)).map(setting)))),
     h("section", { class: "panel" }, h("h2", {}, words.settings.size.title), own(content.size.node)),
-    h("section", { class: "panel" }, h("h2", {}, text.database), h("p", { class: "help" }, text.databaseHelp), own(content.databaseNode)),
+    h("section", { class: "panel" }, h("h2", {}, text.database), h("p", { class: "help" }, why("databases") ? prose(why("databases")) : text.databaseHelp), own(content.databaseNode)),
     h("section", { class: "panel" },
       field(text.variables, h("textarea", { id: "variables", rows: 3, class: "code", placeholder: "GREETING=hello", spellcheck: "false", value: content.variables, oninput: set("variables") }), text.variablesHelp, { name: "variables" })),
     h("div", { class: "actions" }, button(text.createOnly, () => create(state, content, place, false), { needs: CREATES }), button(text.create, () => create(state, content, place, true), { main: true, icon: "rocket", needs: [CREATES, DEPLOYS] })));
@@ -110,14 +114,15 @@ async function create(state, content, place, thenDeploy) {
   else if (content.port && Number(content.port) !== found.port) body.ports = [{ internal_port: Number(content.port), protocol: "HTTP", publicly_accessible: true, external_port: 443 }];
   if (!state.environments.length) await state.makeEnvironment();
   const { id } = await api.post(`/environment/${state.environment}/application`, body);
-  const address = content.database && (await makeDatabase(state, `${name}-db`, content.database, thenDeploy));
-  return finish(place, `/application/${id}`, { variables: address ? [address, ...variables.filter(([key]) => key !== address[0])] : variables, thenDeploy });
+  const need = found.databases.find(({ type }) => type === content.database);
+  const access = content.database ? await makeDatabase(state, `${name}-db`, content.database, need, thenDeploy) : [];
+  return finish(place, `/application/${id}`, { variables: [...access.filter(([key]) => !variables.some(([own]) => own === key)), ...variables], thenDeploy });
 }
 
 // The application begins after its database: a deployment waits for what its variables need.
-async function makeDatabase({ environment }, name, type, thenDeploy) {
+async function makeDatabase({ environment }, name, type, need, thenDeploy) {
   const versions = await readVersions(environment);
   const { id } = await api.post(`/environment/${environment}/database`, databaseBody(name, type, versions[type][0]));
   if (thenDeploy) await api.post(`/database/${id}/deploy`);
-  return addressOf(name, type);
+  return need ? need.variables.map(({ name: key, value }) => [key, value.replaceAll(`{{${prefixOf(need.name)}`, `{{${prefixOf(name)}`)]) : [addressOf(name, type)];
 }

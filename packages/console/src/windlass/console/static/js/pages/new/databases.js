@@ -22,5 +22,8 @@ export async function readVersions(environment) {
 /** What a database is sent as. */
 export const databaseBody = (name, type, version, more = {}) => ({ name, type, version, mode: "CONTAINER", icon_uri: `app://windlass/${type.toLowerCase()}`, ...more });
 
+/** The beginning of the variables of a database: MAIN_DB_ for main-db. */
+export const prefixOf = (name) => `${name.toUpperCase().replace(/[^A-Z0-9]+/g, "_")}_`;
+
 /** The variable in which programs expect the address of a database, and the one that has it. */
-export const addressOf = (name, type) => [VARIABLES[type] || "DATABASE_URL", `{{${name.toUpperCase().replace(/[^A-Z0-9]+/g, "_")}_URL}}`];
+export const addressOf = (name, type) => [VARIABLES[type] || "DATABASE_URL", `{{${prefixOf(name)}URL}}`];

@@ -1,0 +1,140 @@
+"""Finds the variables from which the code of an application takes the access to a database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.detect.database_names import part_of
+from windlass.detect.known_files import KnownFiles
+
+_MAX_FILES: Final = 120
+_MAX_FILE_BYTES: Final = 64 << 10
+_MAX_BYTES: Final = 2 << 20
+"""Maximum bytes of all files together."""
+_MAX_NAMES: Final = 20
+_SUFFIXES: Final = (
+    ".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".go", ".rs", ".rb", ".php", ".java", ".kt", ".ex", ".exs",
+    ".prisma", "database.yml",
+)  # fmt: skip
+_EXAMPLES: Final = (
+    ".env.example", ".env.sample", ".env.template", ".env.dist", "example.env", "env.example", ".env",
+)  # fmt: skip
+_NOT_CODE: Final = frozenset({
+    "test", "tests", "spec", "__tests__", "e2e", "docs", "doc", "examples", "example", "node_modules",
+    "vendor", "dist", "build", "target", "fixtures", "migrations", "scripts", "static", "public", "assets",
+})  # fmt: skip
+_OF_TESTS: Final = re.compile(r"(?:^|[._/])(?:test|spec|conftest|mock)s?(?:[._]|$)|_test\.", re.IGNORECASE)
+_USUAL: Final = re.compile(r"db|data|conf|setting|mongo|conn|env|main|app|server|index|prisma", re.IGNORECASE)
+"""Matches names of files that usually open the connection."""
+_NAME: Final = r"([A-Za-z][A-Za-z0-9_]{1,60}+)"
+_READ: Final = re.compile(
+    rf"process\.env(?:\.|\[\s*+['\"`]){_NAME}"
+    rf"|\benv\.(?:str|url|db|get|int)\(\s*+['\"]{_NAME}['\"]"
+    r"|(?:environ(?:\.get)?[\[(]|\b(?:getenv|Getenv|LookupEnv|GetString|MustGetenv|get_env!?|fetch_env!"
+    r"|env|env!|var|config)\(|(?:[Cc]onfig\w{0,20}|env)\.(?:get|getOrThrow)(?:<\w{1,12}+>)?\("
+    rf"|\bENV\[|\bENV\.fetch\(|\$_ENV\[|\$_SERVER\[)\s*+['\"`]{_NAME}['\"`]"
+    rf"|\b(?:env|envconfig|mapstructure)(?::|=)\"{_NAME}"
+)
+"""Matches code that reads a variable."""
+_TAKEN_APART: Final = re.compile(r"\{([^{}]{1,600})\}\s*+=\s*+process\.env\b")
+_WORD: Final = re.compile(r"[A-Za-z]\w{1,60}+")
+_OF_PYDANTIC: Final = re.compile(
+    r"^[ \t]{1,8}([A-Za-z]\w{1,60}+)[ \t]*+:[ \t]*+(?:str|int|Secret\w{3}|\w*Dsn|\w*Url)\b", re.MULTILINE
+)
+"""Matches a field of a class of settings, which is read from the variable of this name."""
+_OF_EXAMPLE: Final = re.compile(r"^[ \t]*+(?:export[ \t]++)?([A-Za-z]\w{1,60}+)[ \t]*+=", re.MULTILINE)
+_IMPLICIT: Final = re.compile(r"\bdj_database_url\.config\(|\benv\.db\(\s*+\)|\benv\.db_url\(\s*+\)")
+_OF_RAILS: Final = "config/database.yml"
+_ADAPTER: Final = re.compile(r"\badapter: *+(?:postgresql|mysql2|trilogy)\b")
+"""Matches settings of Rails, which `DATABASE_URL` replaces."""
+_IMPLICIT_NAME: Final = "DATABASE_URL"
+_IN_MEMORY: Final = re.compile(r"sqlite", re.IGNORECASE)
+"""Matches files whose program has another database if the variables are not set."""
+_FOR_TESTS: Final = re.compile(r"(?:^|_)(?:TEST|TESTS|CI|SHADOW)(?:_|$)", re.IGNORECASE)
+_OF_SSL: Final = re.compile(
+    r"(?:(?:DB|DATABASE|PG|POSTGRES(?:QL)?)_?)?SSL_?MODE|(?:DB|DATABASE|PG|POSTGRES(?:QL)?)_SSL"
+)
+_OF_DIALECT: Final = re.compile(r"(?:DB|DATABASE|SQL|TYPEORM)_(?:ENGINE|DIALECT|TYPE|DRIVER)")
+SSL: Final = "SSL"
+DIALECT: Final = "DIALECT"
+
+
+class ReadVariable(Struct, frozen=True):
+    """A variable with a part of the access to a database, such as HOST."""
+
+    name: str
+    part: str
+    file: str
+
+
+class DatabaseReads(Struct, frozen=True):
+    variables: tuple[ReadVariable, ...]
+    text: str
+    """The files that read them."""
+
+
+def read_variables(files: KnownFiles) -> DatabaseReads:
+    """Returns the variables that the files read, the first file that names each of them, and the text of
+    these files. A file that names SQLite is left out: its program runs without these variables."""
+    found: dict[str, ReadVariable] = {}
+    texts: list[str] = []
+    for path in _paths(files):
+        text = _text(files, path)
+        names = [name for name in _names(path, text) if _part(name) and not _FOR_TESTS.search(name)]
+        if not names or _IN_MEMORY.search(text):
+            continue
+        texts.append(text)
+        for name in names:
+            if len(found) < _MAX_NAMES:
+                found.setdefault(name, ReadVariable(name, _part(name), path))
+    return DatabaseReads(tuple(found.values()), "\n".join(texts))
+
+
+def _part(name: str) -> str:
+    upper = name.upper()
+    if part := part_of(upper):
+        return part
+    if _OF_SSL.fullmatch(upper):
+        return SSL
+    return DIALECT if _OF_DIALECT.fullmatch(upper) else ""
+
+
+def _names(path: str, text: str) -> Iterator[str]:
+    if path in _EXAMPLES:
+        yield from (match[1] for match in _OF_EXAMPLE.finditer(text))
+        return
+    yield from (next(filter(None, match.groups())) for match in _READ.finditer(text))
+    for match in _TAKEN_APART.finditer(text):
+        yield from (word[0] for word in _WORD.finditer(match[1]))
+    if path.endswith(".py") and "BaseSettings" in text and "env_prefix" not in text:
+        yield from (match[1].upper() for match in _OF_PYDANTIC.finditer(text))
+    if _IMPLICIT.search(text) or (path == _OF_RAILS and _ADAPTER.search(text)):
+        yield _IMPLICIT_NAME
+
+
+def _paths(files: KnownFiles) -> list[str]:
+    """Returns the files to look at: those whose names are usual for a connection first."""
+    paths = [
+        f"{folder}/{name}".strip("/")
+        for folder in ("", *files.tree.folders())
+        if _NOT_CODE.isdisjoint(folder.split("/")) and not folder.startswith(".")
+        for name in files.tree.names(folder)
+        if name.endswith(_SUFFIXES) and not _OF_TESTS.search(name)
+    ]
+    examples = [name for name in _EXAMPLES if files.has(name)]
+    usual = sorted(paths, key=lambda path: (not _USUAL.search(path), path.count("/"), path))
+    return [*usual[:_MAX_FILES], *examples]  # the code has the last word about where a name comes from
+
+
+def _text(files: KnownFiles, path: str) -> str:
+    """Returns the beginning of a file; empty if it cannot be read, or enough has been read."""
+    if files.tree.bytes_read > _MAX_BYTES:
+        return ""
+    try:
+        return files.tree.read(path, _MAX_FILE_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
