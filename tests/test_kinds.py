@@ -10,10 +10,11 @@ import pytest
 
 from tests.world import make_world
 from windlass.control.kinds import check_kinds, find_kinds, kinds_of
-from windlass.control.kinds.service_kind import AnyKind, Precedence, ServiceKind
+from windlass.control.kinds.service_kind import AnyKind, ServiceKind
 from windlass.control.request.behaviour import check_behaviours
 from windlass.core.declare.resource import Family, Shown, Spec, Trait
 from windlass.core.declare.traits import deployable
+from windlass.core.deploy.stage_order import Precedence
 from windlass.families import find_declarations as declared_families
 from windlass.families import registry, registry_of
 from windlass.families.environment import environment

@@ -17,6 +17,7 @@ import {
   DatabaseActionsApi,
   DatabaseMainCallsApi,
   DatabasesApi,
+  DeploymentStageMainCallsApi,
   EnvironmentActionsApi,
   EnvironmentMainCallsApi,
   EnvironmentSecretApi,
@@ -60,6 +61,7 @@ export async function story(api: Api, organizationId: string): Promise<void> {
   const environment = await environmentIn(api, organizationId, project);
   const services = await servicesIn(api, organizationId, environment);
   await summaries(api, organizationId, project, environment);
+  await stages(api, environment, services);
   await variablesAt(api, project, environment, services.application);
   await deployments(api, environment, services);
   await restrictions(api, services.application);
@@ -287,6 +289,25 @@ async function deployments(api: Api, environment: string, services: Services): P
   await settled(() => calls.getEnvironmentStatus(environment));
   await actions.redeployEnvironment(environment);
   await settled(() => calls.getEnvironmentStatus(environment));
+}
+
+async function stages(api: Api, environment: string, services: Services): Promise<void> {
+  const calls = api(DeploymentStageMainCallsApi);
+  const { data: present } = await calls.listEnvironmentDeploymentStage(environment);
+  const [first] = present.results ?? [];
+  expect(first !== undefined, "a new environment has stages");
+  const { data: own } = await calls.getServiceDeploymentStage(services.database);
+  expect(own.id === first.id, "the database is in the first stage");
+  const { data: made } = await calls.createEnvironmentDeploymentStage(environment, { name: "web" });
+  await calls.editDeploymentStage(made.id, { name: "pages", description: "All of them" });
+  await calls.moveBeforeDeploymentStage(made.id, first.id);
+  const { data: moved } = await calls.moveAfterDeploymentStage(made.id, first.id);
+  expect((moved.results ?? [])[1]?.id === made.id, "the stage is the second one");
+  await calls.attachServiceToDeploymentStage(made.id, services.container, { is_skipped: false });
+  const { data: read } = await calls.getDeploymentStage(made.id);
+  expect((read.services ?? [])[0]?.service_id === services.container, "the container is in the new stage");
+  await calls.attachServiceToDeploymentStage((present.results ?? [])[2].id, services.container, {});
+  await calls.deleteDeploymentStage(made.id);
 }
 
 async function restrictions(api: Api, application: string): Promise<void> {

@@ -62,7 +62,7 @@ async def traces(stage: Stage, things: list[Thing]) -> list[str]:
     columns = (
         ("resource", "id"), ("resource", "parent"), ("tally", "parent"), ("hole", "parent"),
         ("link", "source"), ("link", "target"), ("status", "id"), ("deployment", "service"), ("work", "id"),
-        ("token", "id"), ("identity", "member"),
+        ("token", "id"), ("identity", "member"), ("staged_service", "service"), ("deployment_stage", "id"),
     )  # fmt: skip
     wanted = ", ".join(f"'{thing.id}'" for thing in things)
     return [

@@ -28,7 +28,6 @@ from windlass.control.kinds.service_kind import (
     FindAddress,
     MachineOfRuns,
     Offer,
-    Precedence,
     PreviewSource,
     ServiceKind,
     SizeSettings,
@@ -52,6 +51,7 @@ from windlass.core.deploy.injected_variables import (
     without_secrets,
 )
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
+from windlass.core.deploy.stage_order import Precedence
 from windlass.core.deploy.states import Progress
 from windlass.engines.engine import Demand
 from windlass.engines.findings import Finding, ok, warn

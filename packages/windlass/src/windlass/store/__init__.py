@@ -21,6 +21,7 @@ from windlass.store.tables.audit import EventFilter
 from windlass.store.tables.certificates import CertificateRow, OrderRow
 from windlass.store.tables.challenge_records import ChallengeRecordRow
 from windlass.store.tables.deliveries import DeliveryRow
+from windlass.store.tables.deployment_stages import PlacedService, StagedServiceRow, StageRow
 from windlass.store.tables.deployments import DeploymentRow
 from windlass.store.tables.events import EventRow
 from windlass.store.tables.idempotency import IdempotentAnswer
@@ -83,11 +84,14 @@ __all__ = (
     "OwnerRow",
     "PlaceHolder",
     "PlaceQueues",
+    "PlacedService",
     "Queue",
     "Reads",
     "Receiver",
     "Row",
     "RunRow",
+    "StageRow",
+    "StagedServiceRow",
     "StatusRow",
     "Store",
     "Surroundings",

@@ -20,6 +20,7 @@ from windlass.store.tables.challenge_records import ChallengeRecordChanges, Chal
 from windlass.store.tables.counters import CounterTable
 from windlass.store.tables.deletions import DeletionChanges, DeletionTable
 from windlass.store.tables.deliveries import DeliveryChanges, DeliveryTable
+from windlass.store.tables.deployment_stages import DeploymentStageChanges, DeploymentStageTable
 from windlass.store.tables.deployments import DeploymentChanges, DeploymentTable
 from windlass.store.tables.events import EventChanges, EventTable
 from windlass.store.tables.facts import FactChanges, FactTable
@@ -58,9 +59,9 @@ class Reads:
 
     __slots__ = (
         "audit", "branch_heads", "browser_sessions", "budgets", "certificates", "challenge_records",
-        "counters", "deletions", "deliveries", "deployments", "events", "facts", "git_pushes",
-        "git_webhooks", "idempotency", "identities", "job_outputs", "key_holders", "links", "lists",
-        "names", "owners", "passkeys", "people", "receivers", "resources", "runs", "sealed",
+        "counters", "deletions", "deliveries", "deployment_stages", "deployments", "events", "facts",
+        "git_pushes", "git_webhooks", "idempotency", "identities", "job_outputs", "key_holders", "links",
+        "lists", "names", "owners", "passkeys", "people", "receivers", "resources", "runs", "sealed",
         "second_factors", "session", "statuses", "terraform", "timetables", "tokens", "tree", "volumes",
         "work",
     )  # fmt: skip
@@ -76,6 +77,7 @@ class Reads:
         self.counters = CounterTable(session)
         self.deletions = DeletionTable(session)
         self.deliveries = DeliveryTable(session)
+        self.deployment_stages = DeploymentStageTable(session)
         self.deployments = DeploymentTable(session)
         self.events = EventTable(session)
         self.facts = FactTable(session)
@@ -122,6 +124,7 @@ class Tx(Reads):
     challenge_records: ChallengeRecordChanges
     deletions: DeletionChanges
     deliveries: DeliveryChanges
+    deployment_stages: DeploymentStageChanges
     deployments: DeploymentChanges
     events: EventChanges
     facts: FactChanges
@@ -162,6 +165,7 @@ class Tx(Reads):
         self.counters = CounterTable(changing)
         self.deletions = DeletionChanges(changing)
         self.deliveries = DeliveryChanges(changing)
+        self.deployment_stages = DeploymentStageChanges(changing)
         self.deployments = DeploymentChanges(changing)
         self.events = EventChanges(changing)
         self.facts = FactChanges(changing)
@@ -258,6 +262,7 @@ class Tx(Reads):
             self.resources, self.lists, self.links, self.deployments, self.work, self.deletions,
             self.identities, self.volumes, self.names, self.tokens, self.branch_heads, self.terraform,
             self.timetables, self.runs, self.job_outputs, self.git_pushes, self.certificates,
+            self.deployment_stages,
         ):  # fmt: skip
             await table.forget(id)
         cluster = await self.statuses.remove(id)

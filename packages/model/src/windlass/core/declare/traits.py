@@ -25,7 +25,7 @@ from windlass.core.declare.queries import PastDeploymentsQuery, Removal, Service
 from windlass.core.declare.resource import Shown, Spec
 from windlass.core.declare.service_metrics import METRICS, ServiceMetrics, ServiceMetricsQuery
 from windlass.core.declare.spec import Chosen
-from windlass.core.deploy.states import DeploymentStage
+from windlass.core.deploy.states import DeploymentPhase
 
 
 class StatusDetails(Shown):
@@ -227,7 +227,7 @@ class LogLine(Shown):
     message: Annotated[str, example("listening on port 8080")]
     pod_name: str = ""
     stage: Annotated[
-        Maybe[DeploymentStage],
+        Maybe[DeploymentPhase],
         Meta(description="Stage of the deployment; left out of lines of instances"),
     ] = absent
     version: str = ""

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.core.deploy.states import DeploymentStage, Do, Progress
+from windlass.core.deploy.states import DeploymentPhase, Do, Progress
 
 
 class Step(StrEnum):
@@ -28,12 +28,12 @@ class Step(StrEnum):
     DELETE = "delete"
 
 
-FIRST_STAGES: Final[Mapping[Step, DeploymentStage]] = {
-    Step.BUILD: DeploymentStage.FETCH,
-    Step.RELEASE: DeploymentStage.START,
-    Step.RUN: DeploymentStage.START,
+FIRST_STAGES: Final[Mapping[Step, DeploymentPhase]] = {
+    Step.BUILD: DeploymentPhase.FETCH,
+    Step.RELEASE: DeploymentPhase.START,
+    Step.RUN: DeploymentPhase.START,
 }
-"""The deployment stage in which a step begins."""
+"""The deployment phase in which a step begins."""
 
 
 class OpenDeployment(Struct, frozen=True):

@@ -58,8 +58,8 @@ class Progress(StrEnum):
     SUPERSEDED = "SUPERSEDED"
 
 
-class DeploymentStage(StrEnum):
-    """A stage of a deployment, which its log lines contain."""
+class DeploymentPhase(StrEnum):
+    """A part of a deployment, which its log lines contain as `stage`."""
 
     FETCH = "FETCH"
     BUILD = "BUILD"

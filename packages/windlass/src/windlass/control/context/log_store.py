@@ -25,7 +25,7 @@ from windlass.base.errors import Unavailable
 from windlass.base.ids import is_id
 from windlass.base.log import log
 from windlass.base.segments import ALL_LINES, Gone, LineFilter, Segments
-from windlass.core.deploy.states import DeploymentStage
+from windlass.core.deploy.states import DeploymentPhase
 from windlass.core.words.masking import EMPTY_MASK, MASK, Mask
 from windlass.engines.workload import OutputLine, is_of_release
 
@@ -125,13 +125,13 @@ class CutLine(Struct, frozen=True):
 class DeploymentLog(Struct):
     """Writes lines to the log of a deployment, each with the stage that began last."""
 
-    write: Callable[[str, DeploymentStage | None], None]
-    stage: DeploymentStage | None
+    write: Callable[[str, DeploymentPhase | None], None]
+    stage: DeploymentPhase | None
 
     def __call__(self, message: str) -> None:
         self.write(message, self.stage)
 
-    def begin(self, stage: DeploymentStage) -> None:
+    def begin(self, stage: DeploymentPhase) -> None:
         self.stage = stage
 
 
@@ -173,11 +173,11 @@ class Logs:
         else:
             self._write_output(service, lines, mask or EMPTY_MASK)
 
-    def deployment(self, service: str, deployment: str, stage: DeploymentStage | None) -> DeploymentLog:
+    def deployment(self, service: str, deployment: str, stage: DeploymentPhase | None) -> DeploymentLog:
         """Returns the log of a deployment, beginning at a stage."""
         stream = _stream(service, deployment)
 
-        def write(message: str, stage: DeploymentStage | None) -> None:
+        def write(message: str, stage: DeploymentPhase | None) -> None:
             line = OutputLine(self._clock.now(), message, WINDLASS_WRITER, deployment, stage or "")
             self._write(stream, [line], self.masks.of(deployment) or EMPTY_MASK)
 
@@ -188,7 +188,7 @@ class Logs:
         deployment."""
         first = lines[0]
         if is_of_release(first.pod):
-            staged = [msgspec.structs.replace(line, stage=DeploymentStage.COMMAND) for line in lines]
+            staged = [msgspec.structs.replace(line, stage=DeploymentPhase.COMMAND) for line in lines]
             self._write(_stream(service, first.version), staged, mask)
         else:
             self._write(service, lines, mask)

@@ -19,7 +19,7 @@ from windlass.base.segments import line_filter
 from windlass.control.context.context import Context
 from windlass.control.deploying.routes import endpoints_of, hosts_of, machine_of
 from windlass.control.records.served_names import row_of
-from windlass.core.deploy.states import DeploymentStage
+from windlass.core.deploy.states import DeploymentPhase
 from windlass.engines.start_remedies import LOG_HINT, LOOKED_AT, database_remedy, remedy_of
 from windlass.engines.workload import Instance, Observation, Workload
 from windlass.routers.router import Endpoint
@@ -51,7 +51,7 @@ async def check_first_page(ctx: Context, workload: Workload, instances: Sequence
     """Returns the problem of the first page and its remedy, and logs both; empty if the page is fine or
     cannot be requested here."""
     if problem := await _find_page_problem(ctx, workload, instances):
-        ctx.logs.deployment(workload.service, workload.deployment, DeploymentStage.START)(problem)
+        ctx.logs.deployment(workload.service, workload.deployment, DeploymentPhase.START)(problem)
     return problem
 
 

@@ -13,7 +13,7 @@ from windlass.control.variables.inputs import inputs_of
 from windlass.control.workloads.build_input import BuildInput
 from windlass.core.declare.stored import rewritten
 from windlass.core.deploy.progress import BuiltArtifact, Particulars
-from windlass.core.deploy.states import DeploymentStage, Do
+from windlass.core.deploy.states import DeploymentPhase, Do
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Workload
 
@@ -75,7 +75,7 @@ async def freeze_to_start(ledger: Ledger, workload: Workload, built: BuiltArtifa
 
 
 def log_start(ledger: Ledger) -> None:
-    ledger.say.begin(DeploymentStage.START)
+    ledger.say.begin(DeploymentPhase.START)
     ledger.say(f"Starting {name_of(ledger.service)}")
 
 

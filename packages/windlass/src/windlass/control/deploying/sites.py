@@ -9,7 +9,7 @@ from __future__ import annotations
 from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
-from windlass.core.deploy.states import DeploymentStage
+from windlass.core.deploy.states import DeploymentPhase
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Workload
 from windlass.routers.sites.publish import PublishError, SiteSettings
@@ -39,7 +39,7 @@ async def put_in_place(ctx: Context, place: Place, workload: Workload) -> str:
     except PublishError as error:
         raise EngineError(str(error)) from error
     await ctx.point("files put in place")
-    say = ctx.logs.deployment(workload.service, workload.deployment, DeploymentStage.START)
+    say = ctx.logs.deployment(workload.service, workload.deployment, DeploymentPhase.START)
     for line in report.lines() if report else ():
         say(line)
     return str(ctx.sites.at(workload.service, release))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
-from windlass.control.kinds.service_kind import FindAddress, Offer, Precedence, PreviewSource, ServiceKind
+from windlass.control.kinds.service_kind import FindAddress, Offer, PreviewSource, ServiceKind
 from windlass.control.records.deployments import particulars, status_of
 from windlass.control.records.ports import PortOwner, public_port, take_public_port
 from windlass.control.request.behaviour import Change, Draft
@@ -20,6 +20,7 @@ from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy import database_variables, databases
 from windlass.core.deploy.injected_variables import LISTED_PREFIX, BuiltIn, nominal_database_host
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
+from windlass.core.deploy.stage_order import Precedence
 from windlass.engines.engine import EngineError
 from windlass.engines.workload import Artifact, HealthProbe, ProbeKind, Volume, Workload, WorkloadPort
 from windlass.families.database import Database, database

@@ -18,7 +18,6 @@ from windlass.control.kinds.service_kind import (
     NO_IMAGES,
     FindAddress,
     Offer,
-    Precedence,
     PreviewSource,
     ServiceKind,
 )
@@ -47,6 +46,7 @@ from windlass.core.deploy.injected_variables import (
     without_secrets,
 )
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
+from windlass.core.deploy.stage_order import Precedence
 from windlass.core.deploy.states import Do
 from windlass.core.settings.values import SETTINGS_FIELD, changed_in
 from windlass.core.words.due_times import UnknownZone, zone

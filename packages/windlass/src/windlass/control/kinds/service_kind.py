@@ -8,7 +8,6 @@ defaults of all kinds.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -36,6 +35,7 @@ from windlass.core.deploy.injected_variables import (
     with_compatible_keys,
 )
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
+from windlass.core.deploy.stage_order import Precedence
 from windlass.core.deploy.states import Do
 from windlass.core.settings.values import AdvancedValues
 from windlass.core.words.naming import enum_value
@@ -97,17 +97,6 @@ class Offer(Struct, frozen=True):
     """Warnings for the build log."""
 
 
-class Precedence(IntEnum):
-    """The order in which the services of an environment are deployed. A service waits for services of earlier
-    stages that are deployed together with it, and ends before them."""
-
-    DATA = 0
-    PREPARATION = 1
-    """Jobs and similar services, which run to their end before programs start, and may set variables for
-    them."""
-    PROGRAM = 2
-
-
 class MachineOfRuns(Struct, frozen=True, kw_only=True):
     """The properties of the engine in use that `windlass doctor` passes to kinds."""
 
@@ -128,7 +117,7 @@ class ServiceKind(Generic[S]):
 
     family: ClassVar[Family]
     precedence: ClassVar[Precedence] = Precedence.PROGRAM
-    """The stage in which services of this kind are deployed."""
+    """The deployment stage in which new services of this kind are placed."""
     image_field: ClassVar[str] = ""
     """The field that selects an image; empty for kinds that run without images."""
     host_word: ClassVar[str] = ""

@@ -85,7 +85,7 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     draft.copy_of = new.copy_of
     behaviour = behaviour_of(family)
     await behaviour.creating(ctx, tx, draft)
-    row = await _store(ctx, tx, draft)
+    row = await store_draft(ctx, tx, draft)
     await set_links(ctx, tx, family, row.id, draft.links)
     await behaviour.created(ctx, tx, draft)
     await count(ctx, tx, family, new.parent, +1)
@@ -95,7 +95,8 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     return Reply(in_dialect(call, answer) if call else answer, row.tag)
 
 
-async def _store(ctx: Context, tx: Tx, draft: Draft[Spec]) -> Row:
+async def store_draft(ctx: Context, tx: Tx, draft: Draft[Spec]) -> Row:
+    """Stores a new resource without its event."""
     family, parent_id = draft.family, draft.parent.id if draft.parent else ""
     position, created = await tx.lists.place(parent_id, family.name)
     moment = stamp(created)

@@ -29,7 +29,7 @@ from windlass.core.declare.document import Document
 from windlass.core.deploy.states import (
     ACTIONS_WITH_BUILD,
     OUTPUT_FOLLOWS,
-    DeploymentStage,
+    DeploymentPhase,
     Do,
     State,
     is_failure,
@@ -65,7 +65,7 @@ class _Line(Struct, gc=False):
 _lines = msgspec.json.Decoder(_Line)
 
 
-_STARTED_STAGES: Final = frozenset({DeploymentStage.COMMAND, DeploymentStage.START})
+_STARTED_STAGES: Final = frozenset({DeploymentPhase.COMMAND, DeploymentPhase.START})
 
 
 @reads("environment.deploymentLog")

@@ -24,6 +24,7 @@ from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.deleting import delete_row
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import visible_below
+from windlass.control.request.stage_placement import give_stages
 from windlass.control.services.actions import SERVICE_ACTIONS, Accepted, action_name, was_begun
 from windlass.control.services.clusters import give_queue, shown_fields
 from windlass.control.services.services import freshness, whole_status
@@ -60,6 +61,9 @@ class Environments(Behaviour[Environment]):
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
         await tx.statuses.add(draft.id, draft.org, State.READY, draft.links["cluster_id"])
+        row = await tx.resources.get(draft.id)
+        assert row is not None
+        await give_stages(ctx, tx, row, like=draft.copy_of)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Environment]) -> None:
         change.extras |= {"cluster": change.before.cluster_id}
@@ -113,6 +117,8 @@ async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     services = await services_of(ctx, tx, environment)
     if _ENVIRONMENT_ACTIONS[name].ends:
         services = [service for service in reversed(services) if await was_begun(tx, service)]
+    elif skipped := await tx.deployment_stages.skipped(environment.id):
+        services = [service for service in services if service.id not in skipped]
     accepted = [await SERVICE_ACTIONS[name](ctx, tx, call, service, None) for service in services]
     begun = [deployment.id for deployment, _ in accepted]
     first = begun[-1 if _ENVIRONMENT_ACTIONS[name].ends else 0] if begun else environment.id

@@ -32,6 +32,7 @@ from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import allows
 from windlass.control.request.reading import paging
+from windlass.control.request.stage_placement import place_new
 from windlass.control.services.actions import SERVICE_ACTIONS, action_name, last_good, was_begun
 from windlass.control.variables.injected import forget_derived, refresh_derived
 from windlass.control.variables.inputs import is_current
@@ -76,6 +77,7 @@ class Services(Behaviour[Spec]):
         if status and (why := ctx.kinds[draft.family.name].obstacle_of(place, draft.spec)):
             await tx.statuses.change(replace(status, message=why))
         await reserve_declared(ctx, tx, draft.family.name, draft.id)
+        await place_new(ctx, tx, draft)
         await ctx.kinds[draft.family.name].created(ctx, tx, draft)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Spec]) -> None:

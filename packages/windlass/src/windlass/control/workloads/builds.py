@@ -29,7 +29,7 @@ from windlass.control.workloads.repositories import source_in
 from windlass.control.workloads.uploads import commit_of, find_upload, unpack_upload
 from windlass.control.workloads.work_folders import work_folder
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitRecord, PushedRef
-from windlass.core.deploy.states import ACTIONS_WITH_BUILD, DeploymentStage
+from windlass.core.deploy.states import ACTIONS_WITH_BUILD, DeploymentPhase
 from windlass.core.settings.values import AdvancedValues
 from windlass.families.application import GIT_SOURCE, Application
 from windlass.sources.git import GitCommit, GitSource
@@ -180,7 +180,7 @@ async def _build_commit(ctx: Context, build_input: BuildInput, commit: str, fold
     artifact = await place.builder.find(service.id, order.key)
     if artifact is None:
         await ctx.point("about to build")
-        build_input.say.begin(DeploymentStage.BUILD)
+        build_input.say.begin(DeploymentPhase.BUILD)
         with ctx.meters.building():
             artifact = await place.builder.build(order, build_input.say)
     return BuildResult(artifact, base, tuple(sorted(names)), values)

@@ -17,7 +17,7 @@ from windlass.control.deploying.steps.release_command import last_lines
 from windlass.control.records.deployments import finish, move, particulars
 from windlass.control.records.sealed_workload import decrypt_workload, encrypt_workload
 from windlass.core.deploy.progress import RunReport
-from windlass.core.deploy.states import DeploymentStage, Progress
+from windlass.core.deploy.states import DeploymentPhase, Progress
 from windlass.core.words.variables import UnresolvableVariable
 from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import RELEASE_INDEX, Workload, as_run
@@ -76,7 +76,7 @@ async def _freeze(ledger: Ledger) -> Workload:
     return workload
 
 
-def _discard_remark(line: str, stage: DeploymentStage | None) -> None:
+def _discard_remark(line: str, stage: DeploymentPhase | None) -> None:
     """Discards remarks about ports, because the log should contain only the command's output."""
 
 

@@ -17,7 +17,7 @@ from windlass.control.deploying.retry_later import RETRY_PAUSE_MS, RetryLater
 from windlass.control.deploying.steps.outcome import RunFailed, report_of, wait_for_outcome
 from windlass.control.records.deployments import move, particulars
 from windlass.core.deploy.progress import RunReport
-from windlass.core.deploy.states import DeploymentStage, Progress
+from windlass.core.deploy.states import DeploymentPhase, Progress
 from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import RELEASE_INDEX, Workload, as_run, is_of_release
 from windlass.store import DeploymentRow, Tx
@@ -28,7 +28,7 @@ async def run_release_command(ledger: Ledger, workload: Workload) -> None:
     if not workload.artifact.release:
         return
     say = ledger.say
-    say.begin(DeploymentStage.COMMAND)
+    say.begin(DeploymentPhase.COMMAND)
     report, is_first = await _begin(ledger)
     if is_first:
         say("Running the release command")
@@ -41,7 +41,7 @@ async def run_release_command(ledger: Ledger, workload: Workload) -> None:
             log_start(ledger)
     if report.exit_code != 0:
         raise ReleaseFailed(f"Fix the release command, or what it needs: it {report.reason}")
-    say.begin(DeploymentStage.START)
+    say.begin(DeploymentPhase.START)
 
 
 async def release_output(ledger: Ledger) -> str:
