@@ -16,11 +16,12 @@ from windlass.store import Store, Tx
 
 # A grant is the limit divided by this number.
 _GRANT_DIVISOR = 100
-# Maximum number of addresses whose requests without a token are counted; the counts are only in memory.
+# Maximum number of addresses whose requests without a token are counted; the counts are only in memory. With
+# more addresses, the one whose window ends first is forgotten. If all further ones shared a window instead, a
+# client with many addresses could use it up, and nobody could sign in from a new address.
 _MAX_ADDRESSES = 20_000
 # Number of callers from which ended windows are removed.
 _MAX_CALLERS = 20_000
-_OTHER_ADDRESSES = "address:others"
 
 
 class Window:
@@ -118,16 +119,23 @@ class Budgets:
         """Returns the window of a caller without a valid token, and whether the request is within its
         budget."""
         now = self._clock.now()
-        if address not in self._addresses and len(self._addresses) >= _MAX_ADDRESSES:
-            _remove_ended(self._addresses, now)
-            address = address if len(self._addresses) < _MAX_ADDRESSES else _OTHER_ADDRESSES
-        window = self._addresses.setdefault(address, Window())
-        if not window.is_open(now, self._limit):
+        window = self._addresses.get(address)
+        if window is None or not window.is_open(now, self._limit):
+            window = Window()
             window.renew(self._limit, now, self._limit, self._limit)
+            if spend:
+                self._keep(address, window)
         if spend and window.left == 0:
             return window, False
         window.left -= spend
         return window, True
+
+    def _keep(self, address: str, window: Window) -> None:
+        """Keeps the new window of an address. All are equally long, so that the first one ends first."""
+        self._addresses.pop(address, None)
+        if len(self._addresses) >= _MAX_ADDRESSES:
+            del self._addresses[next(iter(self._addresses))]
+        self._addresses[address] = window
 
     async def give_back(self) -> None:
         """Returns reserved but unused requests to the database, before the server stops."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import unicodedata
+from collections import Counter
 from typing import Final
 
 from windlass.base.errors import Invalid, Unavailable
@@ -21,6 +22,8 @@ _MIN_DIFFERENT_CHARACTERS: Final = 5
 """Fewest different characters of a password."""
 _ITERATIONS, _LANES, _KIB, _BYTES = 2, 1, 19 * 1024, 32
 _MAX_WAITING_HASHES: Final = 40
+"""Maximum number of hashes that wait for strangers, and as many for people who are known already. Otherwise
+guesses from many addresses would keep all people from signing in."""
 _PARAMETERS: Final = f"$argon2id$v=19$m={_KIB},t={_ITERATIONS},p={_LANES}$"
 _UNMATCHED_HASH: Final = f"{_PARAMETERS}{'A' * 22}${'A' * 43}"
 """A hash that no password has. It is verified where there is no person, so that the answer takes as long."""
@@ -29,25 +32,30 @@ _UNMATCHED_HASH: Final = f"{_PARAMETERS}{'A' * 22}${'A' * 43}"
 class PasswordHashes:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._waiting = Counter[bool]()
+        """The number of hashes that wait, by whether they are for known people."""
 
     async def hash(self, password: str) -> str:
-        return str(await self._in_turn(_hash, password))
+        return str(await self._in_turn(_hash, password, is_known=True))
 
-    async def matches(self, password: str, hash: str | None) -> bool:
-        """Returns whether a password has this hash. Without a hash, takes the same time and returns False."""
-        matches = await self._in_turn(_matches, password, hash or _UNMATCHED_HASH)
+    async def matches(self, password: str, hash: str | None, *, is_known: bool = True) -> bool:
+        """Returns whether a password has this hash. Without a hash, takes the same time and returns False.
+
+        `is_known`: whether the client has shown that it belongs to a person here, with a session, a link or
+        the cookie of an earlier sign-in.
+        """
+        matches = await self._in_turn(_matches, password, hash or _UNMATCHED_HASH, is_known=is_known)
         return bool(matches) and hash is not None
 
-    async def _in_turn(self, function: object, *args: str) -> object:
-        if self._waiting >= _MAX_WAITING_HASHES:
+    async def _in_turn(self, function: object, *args: str, is_known: bool) -> object:
+        if self._waiting[is_known] >= _MAX_WAITING_HASHES:
             raise Unavailable("Try again in a moment: too many people are signing in at once")
-        self._waiting += 1
+        self._waiting[is_known] += 1
         try:
             async with self._turn:
                 return await in_thread(function, *args)  # type: ignore[arg-type]
         finally:
-            self._waiting -= 1
+            self._waiting[is_known] -= 1
 
 
 def is_outdated(hash: str) -> bool:

@@ -163,12 +163,14 @@ class PasswordSignIn:
         self.require_offered()
         ctx, address = self._ctx, address_of(email.strip())
         account = account_subject(ctx, address)
-        limits = limits_of(account, client, browser.id if account in browser.people else "")
+        is_known = account in browser.people
+        limits = limits_of(account, client, browser.id if is_known else "")
         await take_or_refuse(ctx, limits)
         # The same statements run for an unknown address, so that the time reveals nothing.
         person = await ctx.store.reads.people.at(address)
         memberships = await ctx.store.reads.identities.of(OWN_ISSUER, person.id if person else "")
-        matches = await self._hashes.matches(password, person.password if person else None)
+        stored = person.password if person else None
+        matches = await self._hashes.matches(password, stored, is_known=is_known)
         if person is None or not matches:
             if person is not None and memberships:
                 caller = UnusualCaller(memberships[0][0], person.email, memberships[0][1], person=True)
