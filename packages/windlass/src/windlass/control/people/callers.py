@@ -31,6 +31,11 @@ def subject_of_person(issuer: str, subject: str) -> str:
     return f"jwt:{issuer}|{subject}"
 
 
+def subject_of_token(id: str) -> str:
+    """Returns the subject of an API token's actor, which is also the holder of its sessions."""
+    return f"token:{id}"
+
+
 class Membership(Struct):
     """The fields of a member that determine the person's rights."""
 
@@ -44,7 +49,7 @@ def actor_of_token(id: str, org: str, spec: ApiToken, expires: int | None = None
     return Actor(
         id=id,
         name=spec.name,
-        subject=f"token:{id}",
+        subject=subject_of_token(id),
         permits=permits_throughout(org, scopes_of(spec.scopes or ())),
         limited_to=frozenset(spec.limited_to) if isinstance(spec.limited_to, list) else None,
         limit=spec.rate_limit,

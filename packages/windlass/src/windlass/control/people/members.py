@@ -9,7 +9,8 @@ from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context
 from windlass.control.people.callers import OWN_ISSUER, is_admin_role, is_admin_token, subject_of_person
-from windlass.control.people.password_links import INVITATION, address_of, new_link, url_of_link
+from windlass.control.people.handed_links import end_links_of, new_handed_link
+from windlass.control.people.password_links import INVITATION, address_of, url_of_link
 from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import apply_changes
@@ -79,10 +80,12 @@ class Members(Behaviour[Member]):
         change.extras |= {"role": old_role(scope), "role_name": scope.word}
         if not is_admin_role(change.spec.role_id, change.row.org):
             await _keep_an_admin(ctx, tx, change.row)
+            await _end_links(tx, change.row)
         tx.nudge("tokens")
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await _keep_an_admin(ctx, tx, row)
+        await _end_links(tx, row)
         org = await tx.resources.find(organization.name, row.org)
         if org and org.read(OrganizationOwner).owner == row.id:
             await tx.resources.rewrite(org.id, rewritten(org.body, {"owner": None}))
@@ -112,7 +115,9 @@ class Invitations(Behaviour[Invitation]):
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Invitation]) -> None:
         if ctx.settings.takes_passwords:
-            link = await new_link(tx, INVITATION, draft.id)
+            row = await tx.resources.get(draft.id)
+            assert row is not None
+            link = await new_handed_link(tx, INVITATION, row, draft.actor.subject)
             # Only this answer has the code. The document is read by all members.
             draft.answer = {"invitation_link": url_of_link(ctx, link)}
 
@@ -161,6 +166,12 @@ async def _member(tx: Tx, call: Call, id: str) -> Row:
     if row is None or row.parent != org.id:
         raise Missing("List the members to find the user_id: no member has this one")
     return row
+
+
+async def _end_links(tx: Tx, leaving: Row) -> None:
+    """Ends the links that a member has made as an Admin."""
+    if person := await tx.identities.person_of(leaving.id):
+        await end_links_of(tx, leaving.org, subject_of_person(*person))
 
 
 async def _end_sessions(tx: Tx, leaving: Row) -> None:

@@ -11,7 +11,8 @@ from windlass.base.errors import Conflict, Forbidden, Missing
 from windlass.control.context.call import Call, Origin, Reply, encode, writes
 from windlass.control.context.context import Context
 from windlass.control.people.callers import OWN_ISSUER, subject_of_person
-from windlass.control.people.password_links import INVITATION, RESET, new_link, url_of_link
+from windlass.control.people.handed_links import new_handed_link
+from windlass.control.people.password_links import INVITATION, RESET, url_of_link
 from windlass.control.records.recording import about, emit, emit_asked
 from windlass.control.request.paths import parent_of, target
 from windlass.core.access import Actor, ResourceLocation, Scope, may_below
@@ -62,7 +63,7 @@ async def create_invitation_link(ctx: Context, tx: Tx, call: Call) -> Reply:
     """Creates another link for an invitation. The former one ends."""
     row = await target(tx, call)
     _require_passwords(ctx)
-    link = await new_link(tx, INVITATION, row.id)
+    link = await new_handed_link(tx, INVITATION, row, call.actor.subject)
     await emit_asked(ctx, tx, Event.PASSWORD_LINK_CREATED, row, call, {})
     return Reply(encode(PasswordLinkShown(url_of_link(ctx, link), stamp(link.ends))))
 
@@ -83,8 +84,8 @@ async def create_reset_link(ctx: Context, tx: Tx, call: Call) -> Reply:
     Who has the link can sign in as the member. Therefore the caller must be an Admin of all organizations
     of the member: otherwise an Admin of one could get into another.
     """
-    row, person = await _person_to_help(ctx, tx, call)
-    link = await new_link(tx, RESET, person.id)
+    row, _ = await _person_to_help(ctx, tx, call)
+    link = await new_handed_link(tx, RESET, row, call.actor.subject)
     await emit_asked(ctx, tx, Event.PASSWORD_LINK_CREATED, row, call, {})
     return Reply(encode(PasswordLinkShown(url_of_link(ctx, link), stamp(link.ends))))
 

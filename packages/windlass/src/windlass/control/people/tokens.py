@@ -11,7 +11,8 @@ from windlass.base import tokens
 from windlass.base.clock import instant, stamp
 from windlass.base.errors import Invalid
 from windlass.control.context.context import Context
-from windlass.control.people.callers import is_admin_token
+from windlass.control.people.callers import is_admin_token, subject_of_token
+from windlass.control.people.handed_links import end_links_of
 from windlass.control.people.members import keep_another_admin
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.creating import NewResource, create_in
@@ -74,6 +75,7 @@ class ApiTokens(Behaviour[ApiToken]):
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         if is_admin_token(row, tx.now):
             await keep_another_admin(ctx, tx, row)
+        await end_links_of(tx, row.org, subject_of_token(row.id))
         await tx.tokens.revoke(row.id, row.org, row.read(NamedDocument).name)
 
     def _roles(self, scopes: Scope) -> Document:
