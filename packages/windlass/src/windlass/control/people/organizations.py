@@ -40,6 +40,13 @@ async def create_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
         may_below(call.actor, call.operation.need, ResourceLocation(org)) for org in call.actor.organizations
     ):
         raise Forbidden("Use a token that is not limited to parts of an organization to create another")
+    # Each organization has a share of the machine, so that others would multiply theirs.
+    first = await tx.resources.first(NO_PARENT, organization.name)
+    if first is None or not may_below(call.actor, call.operation.need, ResourceLocation(first.id)):
+        raise Forbidden(
+            "Ask an Admin of the first organization of this installation: only they create others, because "
+            "each organization gets a share of the machine"
+        )
     reply, token = await found_organization(ctx, tx, call.sent(Organization), call.actor, call)
     return Reply(with_fields(reply.body, {"admin_token": token}), reply.tag)
 

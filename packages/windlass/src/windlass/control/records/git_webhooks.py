@@ -6,7 +6,6 @@ import re
 import secrets
 from typing import Final
 
-from windlass.base.errors import Conflict
 from windlass.control.context.context import Context
 from windlass.store import Tx
 from windlass.store.tables.git_webhooks import GitWebhookRow
@@ -16,8 +15,6 @@ WEBHOOK_PATH: Final = "/git-webhook/"
 """The path of the addresses that git servers send to."""
 PUSH_WORK: Final = "git push"
 """The kind of work that passes pushes on to services."""
-MAX_WEBHOOKS: Final = 1000
-"""The number of webhooks of an organization."""
 _ID: Final = re.compile(r"[0-9a-f]{32}\Z")
 
 
@@ -42,14 +39,8 @@ def webhook_of_work(work: str) -> str:
     return work.removeprefix(f"{PUSH_WORK}:")
 
 
-async def find_or_add_webhook(ctx: Context, tx: Tx, org: str, repository: str) -> GitWebhookRow:
-    """Returns the webhook of a repository. Creates it with a new secret if there is none."""
-    if found := await tx.git_webhooks.of_repository(org, repository):
-        return found
-    if await tx.git_webhooks.count(org) >= MAX_WEBHOOKS:
-        raise Conflict(
-            f"Use fewer repositories: this organization has the addresses of {MAX_WEBHOOKS} webhooks"
-        )
+async def add_webhook(ctx: Context, tx: Tx, org: str, repository: str) -> GitWebhookRow:
+    """Creates the webhook of a repository, with a new secret."""
     id = secrets.token_hex(16)
     webhook = GitWebhookRow(id, org, repository, "", tx.now, _new_secret(ctx, org, id)[1])
     await tx.git_webhooks.add(webhook)

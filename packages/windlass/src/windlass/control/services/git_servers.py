@@ -9,13 +9,17 @@ from urllib.parse import urlsplit
 from windlass.base.errors import Conflict, Failure, Invalid, Missing, TooMany, Unavailable, Unprocessable
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.records.git_webhooks import WEBHOOK_PATH, address_of, find_or_add_webhook, secret_of
+from windlass.control.records.git_webhooks import WEBHOOK_PATH, address_of, secret_of
 from windlass.control.records.recording import emit_asked
 from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import is_visible
 from windlass.control.services.deployment_rules import gives_previews
-from windlass.control.services.git_webhooks import require_all_services, require_repository
+from windlass.control.services.git_webhooks import (
+    find_or_add_webhook,
+    require_all_services,
+    require_repository,
+)
 from windlass.control.workloads.repositories import is_at_host_of, why_not_sent
 from windlass.core.declare.document import Document
 from windlass.core.declare.shapes import GitRepositoryRequest, repository_parts
@@ -162,7 +166,7 @@ async def sync_webhook(ctx: Context, call: Call) -> None:
     repository, key = _repository_of(ctx, service), require_repository(ctx, service)
     await require_all_services(ctx, ctx.store.reads, call, key)
     token = await token_of(ctx.store.reads, service, repository)
-    webhook = await ctx.store.write(lambda tx: find_or_add_webhook(ctx, tx, service.org, key))
+    webhook = await ctx.store.write(lambda tx: find_or_add_webhook(ctx, tx, service, key))
     if token is None:
         status = await _status_of(ctx, service, repository, webhook)
         call.prepared[_STATUS] = {**status, "message": _BY_HAND}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -11,7 +12,7 @@ from windlass.base.errors import Conflict, Forbidden
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of
-from windlass.control.records.git_webhooks import address_of, find_or_add_webhook, renew_secret
+from windlass.control.records.git_webhooks import add_webhook, address_of, renew_secret
 from windlass.control.records.recording import emit_asked
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import allows
@@ -25,6 +26,8 @@ from windlass.store import Reads, Row, Tx
 from windlass.store.tables.git_pushes import MAX_KEPT_PUSHES, GitPushRow
 from windlass.store.tables.git_webhooks import GitWebhookRow
 
+MAX_WEBHOOKS: Final = 1000
+"""The number of webhooks of an organization."""
 _LOCAL: Final = "localhost"
 
 
@@ -75,6 +78,48 @@ async def require_all_services(ctx: Context, reads: Reads, call: Call, repositor
         )
 
 
+async def find_or_add_webhook(ctx: Context, tx: Tx, service: Row, repository: str) -> GitWebhookRow:
+    """Returns the webhook of a service's repository. Creates it with a new secret if there is none."""
+    if found := await tx.git_webhooks.of_repository(service.org, repository):
+        return found
+    if await tx.git_webhooks.count(service.org) >= MAX_WEBHOOKS // 2:
+        await _make_room(ctx, tx, service)
+    return await add_webhook(ctx, tx, service.org, repository)
+
+
+async def _make_room(ctx: Context, tx: Tx, service: Row) -> None:
+    """Removes the webhooks of repositories from which no service is built any more. Raises Conflict if the
+    environment of the service would leave too few webhooks to the others of its organization."""
+    environments = await _environments_of_repositories(ctx, tx, service.org)
+    kept = 0
+    own = 0
+    for webhook in await tx.git_webhooks.of_organization(service.org):
+        if webhook.repository not in environments:
+            await _forget(tx, webhook)
+            continue
+        kept += 1
+        own += environments[webhook.repository] == {service.parent}
+    if own and own + 1 > MAX_WEBHOOKS - kept:
+        raise Conflict(
+            f"Remove a git webhook of this environment first: an organization has {MAX_WEBHOOKS} of them at "
+            f"most, and an environment as many as are left for others; this one has {own}"
+        )
+
+
+async def _environments_of_repositories(ctx: Context, reads: Reads, org: str) -> Mapping[str, set[str]]:
+    """Returns the repositories from which services are built, with the environments of these services."""
+    environments: dict[str, set[str]] = {}
+    for family in ctx.kinds:
+        for row in await reads.resources.of_org(org, family):
+            environments.setdefault(key_of_service(ctx, row), set()).add(row.parent)
+    return environments
+
+
+async def _forget(tx: Tx, webhook: GitWebhookRow) -> None:
+    await tx.git_webhooks.forget(webhook.id)
+    await tx.git_pushes.forget_webhook(webhook.id)
+
+
 @reads("service.gitWebhook")
 async def read_webhook(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
@@ -88,7 +133,7 @@ async def renew_webhook(ctx: Context, tx: Tx, call: Call) -> Reply:
     service = await target(tx, call)
     repository = require_repository(ctx, service)
     await require_all_services(ctx, tx, call, repository)
-    webhook = await find_or_add_webhook(ctx, tx, service.org, repository)
+    webhook = await find_or_add_webhook(ctx, tx, service, repository)
     secret = await renew_secret(ctx, tx, webhook)
     await emit_asked(ctx, tx, Event.GIT_WEBHOOK_RENEWED, service, call, {"repository": repository})
     return Reply(encode({**_shown_webhook(ctx, repository, webhook), "secret": secret}))
@@ -101,8 +146,7 @@ async def remove_webhook(ctx: Context, tx: Tx, call: Call) -> Reply:
     await require_all_services(ctx, tx, call, repository)
     webhook = await tx.git_webhooks.of_repository(service.org, repository)
     if webhook is not None:
-        await tx.git_webhooks.forget(webhook.id)
-        await tx.git_pushes.forget_webhook(webhook.id)
+        await _forget(tx, webhook)
     await emit_asked(ctx, tx, Event.GIT_WEBHOOK_REMOVED, service, call, {"repository": repository})
     return Reply()
 

@@ -26,6 +26,7 @@ class GitWebhookRow(Struct, frozen=True, gc=False):
 _COLUMNS: Final = columns(GitWebhookRow)
 GET: Final = f"SELECT {_COLUMNS} FROM git_webhook WHERE id = $1"
 OF_REPOSITORY: Final = f"SELECT {_COLUMNS} FROM git_webhook WHERE org = $1 AND repository = $2"
+OF_ORGANIZATION: Final = f"SELECT {_COLUMNS} FROM git_webhook WHERE org = $1"
 COUNT: Final = "SELECT count(*) FROM git_webhook WHERE org = $1"
 ADD: Final = f"""
 INSERT INTO git_webhook ({_COLUMNS}) VALUES ({places(len(GitWebhookRow.__struct_fields__))})"""
@@ -46,6 +47,9 @@ class GitWebhookTable(Table):
     async def of_repository(self, org: str, repository: str) -> GitWebhookRow | None:
         row = await self._session.one(OF_REPOSITORY, org, repository)
         return _webhook(*row) if row else None
+
+    async def of_organization(self, org: str) -> list[GitWebhookRow]:
+        return [_webhook(*row) for row in await self._session.all(OF_ORGANIZATION, org)]
 
     async def count(self, org: str) -> int:
         row = await self._session.one(COUNT, org)
