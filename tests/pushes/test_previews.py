@@ -129,6 +129,28 @@ async def test_a_fork_waits_for_the_approval_of_each_commit_and_gets_no_secrets(
         assert (await shop.world.post(f"{path}/approve", approval)).status == 409, "nothing waits any more"
 
 
+async def test_the_code_of_a_fork_is_not_copied_to_where_it_would_get_secrets():
+    async with shop_of() as shop:
+        await shop.make()
+        approval = {"commit_id": await shop.open(12, "first", is_fork=True)}
+        id = (await shop.preview())["id"]
+        assert (await shop.world.post(f"/preview/{id}/approve", approval)).status == 200
+        await shop.world.run(5)
+        fork = (await shop.preview())["preview_environment_id"]
+        web = (await shop.services(fork))["web"]["id"]
+        for path, body in (
+            (f"/environment/{fork}/clone", {"name": "copy", "mode": "STAGING"}),
+            (f"/application/{web}/clone", {"name": "copy", "environment_id": shop.id}),
+        ):
+            answer = await shop.world.post(path, body)
+            assert (answer.status, "fork" in answer.message) == (409, True), answer
+        # A copy beside it has no secrets either, and the environment of the preview may be copied.
+        beside = {"name": "copy", "environment_id": fork}
+        assert (await shop.world.post(f"/application/{web}/clone", beside)).status == 202
+        live = {"name": "copy", "mode": "STAGING"}
+        assert (await shop.world.post(f"/environment/{shop.id}/clone", live)).status == 202
+
+
 @pytest.mark.parametrize("action", ["redeploy", "deploy"])
 @pytest.mark.parametrize("make", [GitHubWithPulls, BitbucketWithPulls])
 async def test_a_deployment_by_hand_of_a_fork_builds_the_approved_commit_and_no_newer_one(make, action):

@@ -20,6 +20,7 @@ from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, refuse_in_deletion
 from windlass.control.records.disk_shares import refuse_above_share
+from windlass.control.records.previews import PreviewMark
 from windlass.control.records.served_names import known_as
 from windlass.control.request.creating import NewResource, create_in
 from windlass.control.request.hidden_fields import own_hidden
@@ -45,12 +46,26 @@ from windlass.store import Row, Tx
 async def clone(ctx: Context, tx: Tx, call: Call) -> Reply:
     service, asked = await target(tx, call), call.sent(CloneRequest)
     place = await _environment(tx, call, service, asked.environment_id)
+    home = await tx.resources.find(environment.name, service.parent)
+    if home is not None and home.id != place.id:
+        _refuse_fork(home)
     await refuse_above_share(tx, service.org)
     await tx.foresee_copy(service)
     names = ctx.registry[service.family].names or "name"
     copy, reply = await _copy(ctx, tx, call, service, place, {names: asked.name})
     await VariableCopies(ctx, tx, call, [CopiedLevel(service, copy)]).make()
     return reply
+
+
+def _refuse_fork(original: Row) -> None:
+    """Refuses to copy the code of a fork out of the environment of its preview: elsewhere, it would get
+    secrets, and nobody would approve its commits."""
+    mark = original.read(PreviewMark).preview
+    if mark and mark.without_secrets:
+        raise Conflict(
+            "Clone the environment of which this is the preview: it has the code of a fork, which gets no "
+            "secrets, and each of whose commits is approved"
+        )
 
 
 async def _environment(tx: Tx, call: Call, service: Row, id: str) -> Row:
@@ -66,6 +81,7 @@ async def _environment(tx: Tx, call: Call, service: Row, id: str) -> Row:
 async def clone_environment(ctx: Context, tx: Tx, call: Call) -> Reply:
     original, asked = await target(tx, call), call.sent(EnvironmentCloneRequest)
     await refuse_in_deletion(tx, original.id)
+    _refuse_fork(original)
     mode = asked.mode or original.read(Environment).mode
     place = await _project(tx, call, original, asked.project_id or None, mode)
     changes: Document = {"name": asked.name, "mode": mode}
