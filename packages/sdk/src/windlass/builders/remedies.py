@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
+from windlass.base.all_patterns import AllPatterns, TextSearch, as_search
 from windlass.base.lazy import lazy_pattern
 from windlass.builders.builder import DISK_FULL_ERROR
 from windlass.detect import python_modules
@@ -18,6 +20,12 @@ from windlass.engines.missing_variables import MISSING_VARIABLE
 from windlass.engines.start_remedies import TOO_MANY_PROCESSES
 
 _MAX_QUOTE_LENGTH: Final = 300
+_MAX_LINE_LENGTH: Final = 1000
+"""Maximum length of an examined line, in characters."""
+_MAX_EXAMINED_LENGTH: Final = 64 * 1024
+"""Maximum length of the examined end of the output, in characters. Build steps choose the output, and nothing
+else runs in the server while it is examined."""
+_MAX_NAMED_VERSIONS: Final = 5
 _MEMORY: Final = (
     "Ask the operator for more memory for builds, or make this one need less: it used all that it had."
 )
@@ -161,8 +169,26 @@ _NO_SPACE: Final = (
 """Remedy for "no space left" on a disk with free space: Linux reports several exhausted resources with this
 message."""
 
-_RULES: Final = tuple(
-    (lazy_pattern(pattern, re.MULTILINE), words)
+
+class _OtherPython:
+    """Finds a version that pip has ignored because it needs another Python."""
+
+    _missing = lazy_pattern(r"No matching distribution found for [\w.-]{1,100}==([\w.]{1,30})$", re.MULTILINE)
+    _both = lazy_pattern(
+        r"^([\w.]{1,30}) Requires-Python >=([\d.]{1,9})\n"
+        r"No matching distribution found for ([\w.-]{1,100}==\1)$"
+    )
+
+    def search(self, text: str) -> re.Match[str] | None:
+        for missing in islice(self._missing.finditer(text), _MAX_NAMED_VERSIONS):
+            needed = re.search(rf"\b{re.escape(missing[1])} Requires-Python >=[\d.]{{1,9}}", text)
+            if needed:
+                return self._both.search(f"{needed[0]}\n{missing[0]}")
+        return None
+
+
+_RULES: Final[tuple[tuple[TextSearch, str], ...]] = tuple(
+    (as_search(pattern, re.MULTILINE), words)
     for pattern, words in (
         (r"Disk quota exceeded", DISK_FULL_ERROR),
         (r"No space left on device|ENOSPC|no space left", _NO_SPACE),
@@ -215,20 +241,19 @@ _RULES: Final = tuple(
         ),
         *((_EXTENSION.format(names), words) for names, words in _PHP.items()),
         # Must precede the next rules: without a network, pip reports that no such version exists.
-        (r"connection broken by[\s\S]*?\(from versions: none\)", _NETWORK.format("one")),
+        (AllPatterns(r"connection broken by", r"\(from versions: none\)"), _NETWORK.format("one")),
         (
             rf"No matching distribution found for ({python_modules.STANDARD_MODULES})$",
             "Remove {0} from the dependencies: it is a part of Python, and no package has its name.",
         ),
         (
-            r"\b([\w.]{1,30}) Requires-Python >=([\d.]{1,9})[\s\S]*?"
-            r"No matching distribution found for ([\w.-]{1,100}==\1)$",
+            _OtherPython(),
             "Set language_version to {1} or newer, or write it to a file .python-version: {2} needs "
             "this Python.",
         ),
         (r"No matching distribution found for ([^\s(;]+)", _VERSION),
         (
-            r"Because .*?\b([\w.-]+[=<>!~]=?[\w.]+)? ?was not found in the package registry",
+            r"was not found in the package registry",
             "Correct the dependencies: the registry has no such package.",
         ),
         (
@@ -425,7 +450,7 @@ def _with_next(line: str, following: Sequence[str]) -> str:
 def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False, has_room: bool = False) -> str:
     """Returns the remedy for a step that exited with a code; empty if its last lines do not reveal the cause.
     `is_image`: the step ran in an image. `has_room`: whether the disk has free space."""
-    text = "\n".join(last)
+    text = "\n".join(line[:_MAX_LINE_LENGTH] for line in last)[-_MAX_EXAMINED_LENGTH:]
     for pattern, words in _RULES:
         if match := pattern.search(text):
             if words == _NO_SPACE and not has_room:

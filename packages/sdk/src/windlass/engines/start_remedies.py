@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from windlass.base.all_patterns import AllPatterns, TextSearch, as_search
 from windlass.base.lazy import lazy_pattern
 from windlass.detect import python_modules
 from windlass.detect.node_scripts import package_of_program
@@ -27,6 +28,11 @@ LOG_HINT: Final = "Look at the log: "
 LOOKED_AT: Final = 60
 """Number of the last output lines that are examined."""
 _MAX_QUOTE_LENGTH: Final = 300
+_MAX_LINE_LENGTH: Final = 2000
+"""Maximum length of an examined line, in characters."""
+_MAX_EXAMINED_LENGTH: Final = 64 * 1024
+"""Maximum length of the examined output, in characters. A program chooses it, and nothing else runs in the
+server while it is examined."""
 _FILE: Final = r"[\w./@+-]+"
 _SCRIPT: Final = r"\./[\w./@+-]+|[\w./@+-]+\.sh"
 _AT_LINE: Final = r"(?:exec: )?(?:line )?(?:\d+: )?(?:exec: )?"
@@ -212,8 +218,8 @@ _OBJECT: Final = (
     "Name the application object in the start command, as in `gunicorn main:app`: the module {1} has no {0}"
 )
 
-_RULES: Final = tuple(
-    (lazy_pattern(pattern, re.MULTILINE), words)
+_RULES: Final[tuple[tuple[TextSearch, str], ...]] = tuple(
+    (as_search(pattern, re.MULTILINE), words)
     for pattern, words in (
         # Must precede the rules about variables, which "SSL was required" resembles.
         (
@@ -307,16 +313,8 @@ _RULES: Final = tuple(
         (r"ImportError: failed to find (libmagic)", _NO_LIBRARY),
         (r"Unable to find (zbar) shared library", _NO_LIBRARY),
         (r"EADDRINUSE|[Aa]ddress (?:is )?already in use|[Aa]ddress in use", _OWN_PORT),
-        (
-            rf"org\.springframework[\s\S]{{0,20000}}{_JDBC_REFUSED}"
-            rf"|{_JDBC_REFUSED}[\s\S]{{0,20000}}org\.springframework",
-            _OF_SPRING,
-        ),
-        (
-            rf"org\.springframework[\s\S]{{0,20000}}{_MYSQL_REFUSED}"
-            rf"|{_MYSQL_REFUSED}[\s\S]{{0,20000}}org\.springframework",
-            _SPRING_MYSQL,
-        ),
+        (AllPatterns(r"org\.springframework", _JDBC_REFUSED), _OF_SPRING),
+        (AllPatterns(r"org\.springframework", _MYSQL_REFUSED), _SPRING_MYSQL),
         (r"Failed to configure a DataSource: 'url' attribute is not specified", _SPRING_UNSET),
         (
             rf"could not translate host name \"{_HOST}\""
@@ -353,7 +351,7 @@ _RULES: Final = tuple(
             _NO_KEY,
         ),
         (r"Invalid HTTP_HOST header: '([\w.:-]+)'", _HOSTS),
-        (r"TemplateResponse\([\s\S]{0,4000}TypeError: unhashable type: 'dict'", _TEMPLATE),
+        (AllPatterns(r"TemplateResponse\(", r"TypeError: unhashable type: 'dict'"), _TEMPLATE),
         (r"PDOException: could not find driver", _DRIVER),
         (
             r"[Uu]nable to open (?:the )?database file|SQLITE_CANTOPEN"
@@ -439,7 +437,7 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
     unknown."""
     if _KILLED_FOR_MEMORY.search(end):
         return _MEMORY.format(name=name)
-    text = "\n".join(output[-LOOKED_AT:])
+    text = _examined_text(output)
     if settings := missing_settings(text):
         return remedy_for_variables(settings, name, text)
     for pattern, words in _RULES:
@@ -462,16 +460,20 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
 
 def database_remedy(name: str, output: Sequence[str]) -> str:
     """Returns the remedy for a running program that reports that its database is not reachable."""
-    text = "\n".join(output[-LOOKED_AT:])
+    text = _examined_text(output)
     rules = (rule for rule in _RULES if rule[1] in (_ELSEWHERE, _NO_ADDRESS, _NO_TLS))
     found = ((words, match) for pattern, words in rules if (match := pattern.search(text)))
     return next((words.format(name=name, **database_words(match[0], text)) for words, match in found), "")
 
 
+def _examined_text(output: Sequence[str]) -> str:
+    return "\n".join(line[:_MAX_LINE_LENGTH] for line in output[-LOOKED_AT:])[-_MAX_EXAMINED_LENGTH:]
+
+
 def _exceptions(output: Sequence[str]) -> Iterator[str]:
     """Yields the lines that contain an exception, the last line first."""
     for line in reversed(output[-LOOKED_AT:]):
-        if _EXCEPTION.match(line.strip()):
+        if _EXCEPTION.match(line[:_MAX_LINE_LENGTH].strip()):
             yield _short_line(line)
 
 
