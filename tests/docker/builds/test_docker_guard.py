@@ -334,6 +334,23 @@ def test_a_dockerfile_exposes_as_many_ports_as_an_image_may_have(ports, is_taken
         of(f"FROM a\n{variables}\nEXPOSE {ports}\n", base=base, GIVEN="80", GIVEN_RANGE="1-65535")
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("part", ["${a", "${", "${a${a}", "$a{"])
+def test_an_unfinished_substitution_is_looked_for_in_one_pass(part: str) -> None:
+    """An expression that begins anew at each `${` would take hours, while all threads of the server wait."""
+    assert of(f"FROM a\nRUN a\nLABEL b={part * (500_000 // len(part))}\n").text
+
+
+@rows(
+    ("value", "is_counted"),
+    [("${A/x/y}", True), ("${A${B}/x/y}", False), ("${A:-/x}", False), ("${}a/b", True), ("${A", False)],
+)
+def test_a_substitution_counts_with_its_square(value, is_counted):
+    text = f"FROM a\nLABEL b={value}{'z' * 1000}\n"
+    with pytest.raises(BuildError, match="use shorter values") if is_counted else nullcontext():
+        of(text)
+
+
 def test_a_dockerfile_has_a_limit_of_instructions() -> None:
     assert of("FROM a\n" + "RUN a\n" * 999).text
     with pytest.raises(BuildError, match="line 1001: join instructions"):

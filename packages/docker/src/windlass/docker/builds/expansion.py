@@ -38,7 +38,8 @@ _NOT_REPEATED: Final = frozenset({"ADD", "ARG", "COPY", "ENV", "FROM", "RUN"})
 _VARIABLE: Final = re.compile(
     r"\$\{?(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?![^\x00-\x7f])|(?P<uncertain>[A-Za-z_0-9@*#?$!-]|[^\x00-\x7f]))"
 )
-_SUBSTITUTION: Final = re.compile(r"\$\{.[^}:+?#%/-]*/", re.DOTALL)
+_BRACE: Final = "${"
+_SIGN_AFTER_NAME: Final = re.compile(r"[}:+?#%/-]")
 _DEFAULT_VALUE: Final = re.compile(r"(\$\{[A-Za-z_][A-Za-z0-9_]*):?[-+?]")
 _PORT_SEPARATORS: Final = re.compile(r"[\s-]")
 """Characters with which a value can list several ports: `80 81`, `80-90`."""
@@ -153,7 +154,7 @@ class _SizeCount:
         size = len(text)
         for variable in _VARIABLE.finditer(text):
             size += self._lengths.get(variable["name"], 0) if variable["name"] else self._longest
-        return size * size if _SUBSTITUTION.search(text) else size
+        return size * size if _has_substitution(text) else size
 
     def _port_count(self, line: int, word: str) -> int:
         if not self._can_be_several(word):
@@ -168,11 +169,24 @@ class _SizeCount:
 
     def _can_be_several(self, text: str) -> bool:
         """Returns whether the expanded text could contain a blank or a hyphen, and so list several ports."""
-        if _PORT_SEPARATORS.search(_DEFAULT_VALUE.sub(r"\1", text)) or _SUBSTITUTION.search(text):
+        if _PORT_SEPARATORS.search(_DEFAULT_VALUE.sub(r"\1", text)) or _has_substitution(text):
             return True
         return any(
             not variable["name"] or variable["name"] in self._several for variable in _VARIABLE.finditer(text)
         )
+
+
+def _has_substitution(text: str) -> bool:
+    """Returns whether a text may have a variable of the form `${NAME/pattern/replacement}`. Looks at each
+    character once: an expression that begins anew at each `${` would keep all threads of the server waiting
+    for hours."""
+    at = text.find(_BRACE)
+    while at >= 0 and (sign := _SIGN_AFTER_NAME.search(text, at + 3)):
+        if sign[0] == "/":
+            return True
+        # What begins before `sign` has the same sign after its name.
+        at = text.find(_BRACE, max(at + 1, sign.start() - 2))
+    return False
 
 
 def _expanded_texts(each: Instruction) -> Iterator[str]:
