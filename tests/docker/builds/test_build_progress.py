@@ -1,15 +1,23 @@
-"""The secret of a service's cached steps is in no line that its users read."""
+"""The build log has no secret, and hostile output of a build costs neither time nor memory."""
 
 from __future__ import annotations
 
 import base64
+from itertools import starmap
 
 import pytest
 
 from tests.tables import rows
 from windlass.docker.builds import trace
 from windlass.docker.builds.guard import SCOPE_ARGUMENT
-from windlass.docker.builds.progress import MASK, BuildProgress
+from windlass.docker.builds.progress import (
+    MASK,
+    MAX_FOLLOWED_STEPS,
+    MAX_LOGGED_LINES,
+    MAX_NAMED_STEPS,
+    BuildProgress,
+)
+from windlass.docker.client import EngineRefused
 
 SCOPE = "0123456789abcdef" * 2
 
@@ -54,3 +62,83 @@ def test_the_scope_is_masked_in_the_reason_of_a_failure() -> None:
     progress.close()
     assert SCOPE not in progress.failure
     assert MASK in progress.failure
+
+
+def message(*fields: tuple[int, bytes]) -> dict[str, str]:
+    """A message of BuildKit with these fields."""
+    return {"id": "moby.buildkit.trace", "aux": base64.b64encode(b"".join(starmap(field, fields))).decode()}
+
+
+def field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + length(len(content)) + content
+
+
+def length(value: int) -> bytes:
+    return (bytes([value & 0x7F | 0x80]) + length(value >> 7)) if value > 0x7F else bytes([value])
+
+
+def output(digest: str, text: bytes) -> tuple[int, bytes]:
+    return 3, field(1, digest.encode()) + field(4, text)
+
+
+def step(digest: str, name: str, error: str = "") -> tuple[int, bytes]:
+    return 1, b"".join(
+        field(n, text.encode()) for n, text in ((1, digest), (3, name), (5, "now"), (7, error))
+    )
+
+
+@pytest.mark.timeout(30)
+@rows(
+    "found",
+    [
+        {"id": "moby.buildkit.trace", "aux": base64.b64encode(b"\xff" * 750_000).decode()},
+        {"id": "moby.buildkit.trace", "aux": "not base64"},
+        {"id": "moby.buildkit.trace", "aux": 7},
+        {"id": "moby.buildkit.trace"},
+        {"error": "no", "errorDetail": "no object"},
+    ],
+)
+def test_a_message_that_no_engine_sends_is_refused_at_once(found):
+    with pytest.raises(EngineRefused, match="does not answer like this"):
+        BuildProgress(print).take(found)
+
+
+def test_the_last_lines_of_a_bounded_number_of_steps_are_kept() -> None:
+    said: list[str] = []
+    progress = BuildProgress(said.append)
+    for number in range(MAX_NAMED_STEPS + 100):
+        progress.take(message(step(f"s{number}", "RUN a"), output(f"o{number}", b"begun")))
+    assert len(progress._outputs) == len(progress._lines) == MAX_FOLLOWED_STEPS
+    assert said.count("RUN a") == MAX_NAMED_STEPS
+    assert "begun" in said, "the unfinished line of a step that is no longer followed"
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("line", [b"\n", b"y\n", b"a\r\n"])
+def test_a_build_logs_a_bounded_number_of_lines_and_knows_the_last_ones(line: bytes) -> None:
+    said: list[str] = []
+    for builder in ("classic", "BuildKit"):
+        said.clear()
+        progress = BuildProgress(said.append)
+        flood = line * (3_000_000 // len(line)) + b"\nerror: the reason\n"
+        if builder == "classic":
+            progress.take({"stream": "Step 2/2 : RUN make\n"})
+            progress.take({"stream": "x\n" * MAX_LOGGED_LINES})
+            progress.take({"stream": flood.decode()})
+        else:
+            progress.take(message(output("d", b"x\n" * MAX_LOGGED_LINES)))
+            progress.take(message(output("d", flood)))
+            progress.take(message(step("d", "RUN make", "exit code: 1")))
+        progress.take({"error": "exit code: 1"})
+        progress.close()
+        assert len(said) == MAX_LOGGED_LINES + 1
+        assert "left out" in said[-1]
+        assert "RUN make: error: the reason" in progress.failure
+
+
+@pytest.mark.timeout(30)
+def test_a_long_step_and_a_long_error_are_examined_in_one_pass() -> None:
+    progress = BuildProgress(print)
+    progress.take(message(step("d", "RUN " + "--mount=" * 80_000, "exit code: 1")))
+    progress.take({"error": f"process {'Because a.a-' * 60_000} did not complete: exit code: 7"})
+    assert progress.failure.endswith("it exited with code 7")

@@ -46,6 +46,7 @@ from windlass.docker.builds.step_scores import raised_scores
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import REFUSED_PREFIX, AnswerTooLong
 from windlass.docker.client.built_images import KEY_LABEL, SERVICE_LABEL, BuiltImages
+from windlass.docker.client.client import Pace
 from windlass.docker.client.engine_memory import PullBackoff
 from windlass.docker.client.image_limits import why_unfit
 from windlass.docker.client.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
@@ -69,6 +70,11 @@ MAX_INTERRUPTED_SERVICES: Final = 10_000
 """Maximum number of entries in `_interrupted`."""
 WAIT_NOTICE_SECONDS: Final = 1.0
 """Seconds of waiting for BuildKit after which the build log reports the wait."""
+MAX_OUTPUT_BYTES_PER_SECOND: Final = 1024 * 1024
+"""Maximum rate at which the output of a build is read, in bytes per second. Faster steps are slowed down by
+back-pressure."""
+_MESSAGE_BYTES: Final = 256
+"""The bytes that a message of the engine counts besides its text: short ones cost time, too."""
 UNNAMED_IMAGE: Final = "<none>:<none>"
 """Name that older engines report for an unnamed image."""
 
@@ -338,6 +344,7 @@ class DockerBuilder:
     async def _send(
         self, dockerfile: ChosenDockerfile, params: Mapping[str, Any], progress: BuildProgress
     ) -> None:
+        pace = Pace(MAX_OUTPUT_BYTES_PER_SECOND)
         async with packing(dockerfile.files) as parcel:
             try:
                 async with self._docker.stream(
@@ -345,6 +352,7 @@ class DockerBuilder:
                 ) as answer:
                     async for message in answer.objects():
                         progress.take(message)
+                        await pace.keep(_MESSAGE_BYTES + len(str(message.get("stream", ""))))
             except Away as away:
                 raise parcel.failure() or away from away
         progress.close()

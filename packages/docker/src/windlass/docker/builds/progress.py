@@ -12,11 +12,23 @@ from typing import Any, Final
 from windlass.builders.error_lines import error_line
 from windlass.builders.remedies import build_remedy
 from windlass.docker.builds import trace
+from windlass.docker.client.answers import NOT_AN_ENGINE, EngineRefused
 
 MAX_LINE_BYTES: Final = 16 * 1024
 MAX_KEPT_LINES: Final = 200
 """Number of the last output lines that are searched for the reason of a failure."""
 MAX_KEPT_LINE_LENGTH: Final = 1000
+MAX_KEPT_BYTES: Final = 64 * 1024
+"""Maximum size of the output that is kept to find the reason of a failure, once no further line is logged."""
+MAX_LOGGED_LINES: Final = 20_000
+"""Maximum number of lines in the log of a build. Each costs the server some 50 microseconds."""
+MAX_FOLLOWED_STEPS: Final = 50
+"""Maximum number of steps with output whose last lines are kept. A build runs fewer steps at once."""
+MAX_NAMED_STEPS: Final = 10_000
+"""Maximum number of steps in the log. A Dockerfile has 1000 instructions at most."""
+MAX_REASON_LENGTH: Final = 4000
+"""Maximum length of a step or an error of the engine that is examined, in characters. Both contain the
+command of the step."""
 MAX_RECORDED_LAYERS: Final = 500
 """Maximum number of recorded layers of a build; more than a build has steps."""
 MAX_SHOWN_STEP_LENGTH: Final = 200
@@ -28,7 +40,7 @@ _COLOUR = re.compile(rb"\x1b\[(?:91|0)m")
 _ITS_OWN: Final = ("Removing intermediate container", " ---> ", "Step ")
 _STEP = re.compile(r"Step \d+/\d+ : ")
 _LAYER = re.compile(r" ---> ([0-9a-f]{12,64})\Z")
-_MOUNTS = re.compile(r"--mount=\S+ +")
+_MOUNTS = re.compile(r"(?<!\S)--mount=\S++ +")
 _EXIT_CODE = re.compile(r"(?:non-zero code|exit code): (\d+)")
 
 Say = Callable[[str], None]
@@ -37,22 +49,28 @@ Say = Callable[[str], None]
 class LineSplitter:
     """Splits output into lines."""
 
-    def __init__(self, say: Say) -> None:
-        self._say = say
+    def __init__(self, say: Say, is_full: Callable[[], bool] = lambda: False) -> None:
+        """`is_full`: whether no further line is logged. Then only the end of the output is kept."""
+        self._say, self._is_full = say, is_full
         self._rest = b""
 
     def feed(self, text: bytes) -> None:
-        *whole, self._rest = (self._rest + text).split(b"\n")
-        for line in whole:
-            self._line(line)
+        data, at = self._rest + text, 0
+        while not self._is_full() and (end := data.find(b"\n", at)) >= 0:
+            self._line(data[at:end])
+            at = end + 1
+        self._rest = data[at:]
+        if self._is_full():
+            self._rest = self._rest[-MAX_KEPT_BYTES:]
+            return
         while len(self._rest) >= MAX_LINE_BYTES:
             self._line(self._rest[:MAX_LINE_BYTES])
             self._rest = self._rest[MAX_LINE_BYTES:]
 
     def close(self) -> None:
-        if self._rest:
-            self._line(self._rest)
-            self._rest = b""
+        rest, self._rest = self._rest.removesuffix(b"\n"), b""
+        for line in rest.split(b"\n")[-MAX_KEPT_LINES:] if rest else ():
+            self._line(line)
 
     def _line(self, line: bytes) -> None:
         # Only the last state of a progress bar, which overwrites itself.
@@ -67,10 +85,11 @@ class BuildProgress:
         self._scope, self._shown = scope, say
         self._last: deque[str] = deque(maxlen=MAX_KEPT_LINES)
         """The last output lines of the current or the failed step."""
+        self._said = 0
         self._outputs: dict[str, deque[str]] = {}
-        self._classic = LineSplitter(self._classic_line)
+        """The last output lines of steps, the latest step last."""
+        self._classic = LineSplitter(self._classic_line, self._is_full)
         self._lines: dict[str, LineSplitter] = {}
-        self._names: dict[str, str] = {}
         self._told: set[str] = set()
         self._step = ""
         self._layer_is_ours = False
@@ -80,13 +99,20 @@ class BuildProgress:
         step can print such lines."""
 
     def take(self, message: Mapping[str, Any]) -> None:
+        """Raises EngineRefused for a message that no Docker engine sends: an organization may control it."""
+        try:
+            self._take(message)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise EngineRefused(500, NOT_AN_ENGINE) from error
+
+    def _take(self, message: Mapping[str, Any]) -> None:
         if "stream" in message:
             self._write(str(message["stream"]))
         elif message.get("id") == "moby.buildkit.trace":
             self._trace(base64.b64decode(message["aux"]))
         elif "error" in message:
             detail = message.get("errorDetail") or {}
-            self.error = str(detail.get("message") or message["error"])
+            self.error = _shortened(str(detail.get("message") or message["error"]))
         elif "status" in message and "progressDetail" not in message:
             self._say(str(message["status"]))
 
@@ -96,7 +122,14 @@ class BuildProgress:
             lines.close()
 
     def _say(self, line: str) -> None:
-        self._shown(self._masked(line))
+        self._said += 1
+        if self._said <= MAX_LOGGED_LINES:
+            self._shown(self._masked(line))
+        elif self._said == MAX_LOGGED_LINES + 1:
+            self._shown("(the build writes more than can be kept; the rest is left out)")
+
+    def _is_full(self) -> bool:
+        return self._said > MAX_LOGGED_LINES
 
     def _masked(self, text: str) -> str:
         return text.replace(self._scope, MASK) if self._scope else text
@@ -127,7 +160,7 @@ class BuildProgress:
 
     def _classic_line(self, line: str) -> None:
         if _STEP.match(line):
-            self._step, self._layer_is_ours = line.partition(" : ")[2], " : FROM " not in line
+            self._step, self._layer_is_ours = _shortened(line.partition(" : ")[2]), " : FROM " not in line
             self._last.clear()
         elif line == " ---> Using cache":
             self._layer_is_ours = False
@@ -140,7 +173,6 @@ class BuildProgress:
     def _trace(self, message: bytes) -> None:
         steps, outputs = trace.read(message)
         for step in steps:
-            self._names[step.digest] = step.name
             self._report_step(step)
         for output in outputs:
             self._lines_of(output.digest).feed(output.text)
@@ -149,19 +181,32 @@ class BuildProgress:
         if step.error:
             self._lines_of(step.digest).close()
             if "context canceled" not in step.error or not self._step:
-                self._step, self._last = step.name, self._outputs.get(step.digest, self._last)
+                self._step = _shortened(step.name)
+                self._last = self._outputs.get(step.digest, self._last)
         if not step.started or step.digest in self._told or step.name.startswith(_HIDDEN_STEPS):
+            return
+        if len(self._told) >= MAX_NAMED_STEPS:
             return
         self._told.add(step.digest)
         self._say(f"{step.name} (from the cache)" if step.cached else step.name)
 
     def _lines_of(self, digest: str) -> LineSplitter:
         if digest not in self._lines:
+            while len(self._lines) >= MAX_FOLLOWED_STEPS:
+                earliest = next(iter(self._lines))
+                self._lines.pop(earliest).close()
+                del self._outputs[earliest]
             last = self._outputs[digest] = deque[str](maxlen=MAX_KEPT_LINES)
 
             def take(line: str) -> None:
                 last.append(line[:MAX_KEPT_LINE_LENGTH])
                 self._say(line)
 
-            self._lines[digest] = LineSplitter(take)
+            self._lines[digest] = LineSplitter(take, self._is_full)
         return self._lines[digest]
+
+
+def _shortened(text: str) -> str:
+    """Returns the beginning and the end of a long text. Its middle is what a step chose."""
+    half = MAX_REASON_LENGTH // 2
+    return text if len(text) <= MAX_REASON_LENGTH else f"{text[:half]}…{text[-half:]}"

@@ -7,8 +7,11 @@ https://github.com/moby/buildkit/blob/master/api/services/control/control.proto
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from msgspec import Struct
+
+_MAX_NUMBER_BITS: Final = 64
 
 
 class Vertex(Struct, frozen=True):
@@ -85,10 +88,13 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
+    """Returns a number, and the place after it. Raises ValueError for one that is longer than the format
+    allows: a long one takes a time that grows with the square of its length."""
     value = shift = 0
-    while True:
+    while shift < _MAX_NUMBER_BITS:
         byte = message[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
+    raise ValueError("a number is too long")
