@@ -11,6 +11,7 @@ from tests.derived.bodies import MISSING
 from tests.derived.operations import operation_of
 from tests.derived.stage import Stage
 from windlass.core.declare.registry import Operation
+from windlass.core.declare.resource import Verb
 from windlass.core.declare.structs import ReferenceField, references_of
 
 
@@ -18,7 +19,13 @@ def references(operation: Operation) -> Mapping[str, ReferenceField]:
     """Returns the references in a body, by the path of the field."""
     if operation.verb is None and operation.body:
         return dict(references_of(operation.body, ""))
-    return operation.family.references if operation.family else {}
+    if operation.family is None:
+        return {}
+    lists = operation.family.reference_lists.items()
+    return {
+        **operation.family.references,
+        **{f"{name}[].id": ReferenceField(other, "") for name, other in lists},
+    }
 
 
 def refers_to_something(operation: Operation) -> bool:
@@ -29,7 +36,8 @@ async def whole_body(stage: Stage, operation: Operation) -> dict[str, Any]:
     """As for a creation, where an update may leave everything out."""
     assert operation.family is not None
     body = await stage.plot.body(operation_of("create", operation.family, operation.parent))
-    return {name: value for name, value in body.items() if name not in operation.family.fixed}
+    fixed = operation.family.fixed if operation.verb is not Verb.CREATE else ()
+    return {name: value for name, value in body.items() if name not in fixed}
 
 
 def without_references(operation: Operation, body: Any) -> Any:
@@ -54,11 +62,16 @@ def referring(operation: Operation, body: Any, path: str, id: str) -> Any:
 def chooses(body: Any, path: str) -> bool:
     """False if a reference belongs to an alternative that the body does not choose."""
     for step in path.split(".")[:-1]:
+        if step.endswith("[]"):
+            break
         body = body.get(step) if isinstance(body, dict) else None
     return isinstance(body, dict)
 
 
 def laid(body: Any, path: Sequence[str], value: Any) -> Any:
+    if path[0].endswith("[]"):
+        name = path[0].removesuffix("[]")
+        return laid(body, [name], MISSING if value is MISSING else [laid({}, path[1:], value)])
     if not isinstance(body, dict) or (path[0] not in body and value is MISSING):
         return body
     if len(path) > 1:

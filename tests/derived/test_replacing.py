@@ -50,7 +50,8 @@ async def rich_thing(stage: Stage, family: Family) -> Rich:
     parent = registry().parents(family)[0]
     assert parent is not None
     plot, above = stage.plot, await stage.plot.standing(parent)
-    named = {other: (await plot.standing(registry()[other])).id for other, _ in family.references.values()}
+    referred = {other for other, _ in family.references.values()} | {*family.reference_lists.values()}
+    named = {other: (await plot.standing(registry()[other])).id for other in referred}
     body = in_line(family, full(family.spec, named.__getitem__))
     return Rich(stage, plot, await made(stage, plot, above, family, body), body)
 

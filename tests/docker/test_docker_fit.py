@@ -9,7 +9,7 @@ import pytest
 
 from tests.docker.watched import wanted
 from windlass.docker.client.image_limits import why_unfit
-from windlass.docker.create import refuse_unfit
+from windlass.docker.create import container, refuse_unfit
 from windlass.engines.engine import EngineError
 
 
@@ -58,3 +58,23 @@ def test_a_service_with_an_overlong_command_or_environment_is_refused():
         refuse_unfit(wanted(command=("x" * 33_000,)), {})
     with pytest.raises(EngineError, match="Shorten the variables"):
         refuse_unfit(wanted(variables={"A": "x" * 530_000}), {})
+
+
+def test_labels_of_groups_begin_with_the_name_of_windlass():
+    image = {"Config": {"Labels": {"traefik.enable": "true"}}}
+    workload = wanted(labels={"traefik.enable": "true", "service": "another"})
+    body = container(
+        workload,
+        0,
+        installation="one",
+        network="n",
+        aliases=(),
+        publish="127.0.0.1",
+        host_ports=(),
+        image=image,
+    )
+    labels = body["Labels"]
+    assert labels["traefik.enable"] == ""
+    assert labels["windlass.label.traefik.enable"] == "true"
+    assert labels["windlass.label.service"] == "another"
+    assert labels["windlass.service"] == workload.service

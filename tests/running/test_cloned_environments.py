@@ -94,10 +94,11 @@ async def test_an_environment_is_copied_with_all_its_services_and_settings(world
 
 
 async def test_a_cloned_environment_keeps_labels_and_annotations_groups(world: World, shop: Shop):
-    groups = {
-        "labels_groups": [{"id": str(uuid.uuid4())}],
-        "annotations_groups": [{"id": str(uuid.uuid4())}, {"id": str(uuid.uuid4())}],
-    }
+    above = f"/organization/{world.org}"
+    labels = await world.made(f"{above}/labelsGroups", {"name": "l", "labels": [{"key": "k", "value": "v"}]})
+    note = {"annotations": [{"key": "k", "value": "v"}], "scopes": []}
+    notes = [await world.made(f"{above}/annotationsGroups", {"name": name, **note}) for name in ("a", "b")]
+    groups = {"labels_groups": [{"id": labels}], "annotations_groups": [{"id": id} for id in notes]}
     tried = 0
     for one in (await services_of(world, shop.id)).values():
         path = f"/{one['service_type'].lower()}/{one['id']}"
@@ -108,7 +109,9 @@ async def test_a_cloned_environment_keeps_labels_and_annotations_groups(world: W
     assert copy.status == 202, copy
     copied = [one for one in (await services_of(world, copy["id"])).values() if one.get("labels_groups")]
     assert tried >= 3
-    assert [{name: one[name] for name in groups} for one in copied] == [groups] * tried
+    shown = [{name: [{"id": group["id"]} for group in one[name]] for name in groups} for one in copied]
+    assert shown == [groups] * tried
+    assert (await world.get(f"{above}/labelsGroups/{labels}"))["associated_items_count"] == 2 * tried
 
 
 async def test_variables_of_a_copy_refer_to_the_copies(world: World, shop: Shop):

@@ -66,6 +66,7 @@ def container(
         "Env": [f"{name}={value}" for name, value in variables(workload).items()],
         "Labels": {
             **_empty_labels(image),
+            **{words.GROUP_LABEL_PREFIX + key: value for key, value in workload.labels.items()},
             **labels,
             words.PORTS_LABEL: as_label(host_ports),
             words.RESTARTED_LABEL: "" if once else "yes",

@@ -26,6 +26,10 @@ PORTS_LABEL: Final = "windlass.ports"
 RESTARTED_LABEL: Final = "windlass.restarted"
 """Label of containers that Windlass starts again when they end."""
 
+GROUP_LABEL_PREFIX: Final = "windlass.label."
+"""Begins the labels of groups, so that no program of the operator that obeys labels, such as a proxy, takes
+them for its own."""
+
 ALL_LABELS: Final = (
     INSTALLATION_LABEL,
     SERVICE_LABEL,

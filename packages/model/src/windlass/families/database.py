@@ -20,8 +20,14 @@ from windlass.core.declare.fields import (
     fixed,
     shaped,
 )
+from windlass.core.declare.groups import (
+    AnnotationsGroupOfService,
+    AnnotationsGroups,
+    LabelsGroupOfService,
+    LabelsGroups,
+)
 from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
-from windlass.core.declare.shapes import Group, GroupRef, can_be_cloned
+from windlass.core.declare.shapes import can_be_cloned
 from windlass.core.declare.traits import deployable, has_deployments, has_links, has_logs
 from windlass.families.environment import environment
 from windlass.families.master_credentials import about_databases
@@ -60,15 +66,15 @@ class Database(Spec):
     storage: Gibibytes = 10
     instance_type: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
     disk_type: Annotated[Maybe[Literal["gp2", "gp3"]], WITHOUT_EFFECT] = absent
-    annotations_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
-    labels_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
+    annotations_groups: AnnotationsGroups = []
+    labels_groups: LabelsGroups = []
     icon_uri: Icon = "app://windlass/database"
 
 
 class DatabaseShown(Shown):
     memory: Annotated[int, example(512)]
-    annotations_groups: list[Group] = []
-    labels_groups: list[Group] = []
+    annotations_groups: list[AnnotationsGroupOfService] = []
+    labels_groups: list[LabelsGroupOfService] = []
     environment: Owner
     host: Annotated[
         Maybe[str],

@@ -26,6 +26,12 @@ from windlass.core.declare.fields import (
     example,
     shown_in_examples,
 )
+from windlass.core.declare.groups import (
+    AnnotationsGroupOfService,
+    AnnotationsGroups,
+    LabelsGroupOfService,
+    LabelsGroups,
+)
 from windlass.core.declare.job_runs import JobRun
 from windlass.core.declare.job_schedules import JobSchedule, normalise_schedule
 from windlass.core.declare.program import Architecture, Arguments
@@ -34,8 +40,6 @@ from windlass.core.declare.resource import Family, Owner, Shown, Spec, clash
 from windlass.core.declare.shapes import (
     GitRepository,
     GitRepositoryRequest,
-    Group,
-    GroupRef,
     Healthcheck,
     RelativePath,
     can_be_cloned,
@@ -151,8 +155,8 @@ class Job(Spec):
             "deployJobsOfImage names"
         ),
     ] = False
-    annotations_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
-    labels_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
+    annotations_groups: AnnotationsGroups = []
+    labels_groups: LabelsGroups = []
     icon_uri: Icon = "app://windlass/job"
 
 
@@ -181,8 +185,8 @@ class JobShown(Shown):
     environment: Owner
     description: Annotated[Description, example("Brings the database up to date")] = ""
     source: Annotated[JobSourceShown, shown_in_examples()]
-    annotations_groups: list[Group] = []
-    labels_groups: list[Group] = []
+    annotations_groups: list[AnnotationsGroupOfService] = []
+    labels_groups: list[LabelsGroupOfService] = []
     job_type: Annotated[JobType, example("LIFECYCLE")]
     service_type: str = "JOB"
     maximum_cpu: int = 0

@@ -161,6 +161,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     missing."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Content of files, by their path in the instance."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the service's groups, for engines whose objects have labels."""
     hidden: frozenset[str] = frozenset()
     """Names of variables and paths of files whose content must not be shown."""
     cpu: int = 500

@@ -25,12 +25,16 @@ from windlass.core.declare.fields import (
     short_form,
     shown_in_examples,
 )
+from windlass.core.declare.groups import (
+    AnnotationsGroupOfService,
+    AnnotationsGroups,
+    LabelsGroupOfService,
+    LabelsGroups,
+)
 from windlass.core.declare.resource import Owner, Shown, Spec, clash
 from windlass.core.declare.shapes import (
     Autoscaling,
     AutoscalingShown,
-    Group,
-    GroupRef,
     Healthcheck,
     PortRequest,
     ServicePort,
@@ -100,8 +104,8 @@ class Program(Spec):
         ),
     ] = True
     auto_deploy: Annotated[bool | None, WITHOUT_EFFECT] = False
-    annotations_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
-    labels_groups: Annotated[list[GroupRef], WITHOUT_EFFECT] = []
+    annotations_groups: AnnotationsGroups = []
+    labels_groups: LabelsGroups = []
     icon_uri: Icon = "app://windlass/service"
     autoscaling: Maybe[Autoscaling] = absent
 
@@ -114,8 +118,8 @@ class ProgramShown(Shown):
     description: Annotated[Description, example("Where people buy rope")] = ""
     ports: Annotated[list[ServicePort], shown_in_examples()] = []
     storage: list[Storage] = []
-    annotations_groups: list[Group] = []
-    labels_groups: list[Group] = []
+    annotations_groups: list[AnnotationsGroupOfService] = []
+    labels_groups: list[LabelsGroupOfService] = []
     autoscaling: Maybe[AutoscalingShown] = absent
     environment: Owner
     service_type: str

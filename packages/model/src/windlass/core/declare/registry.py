@@ -252,6 +252,9 @@ class Registry:
         for path, reference in family.references.items():
             if reference.family not in self.families:
                 raise ValueError(f"{family.name}.{path} refers to {reference.family}: no such family")
+        for field, other in family.reference_lists.items():
+            if other not in self.families:
+                raise ValueError(f"{family.name}.{field} refers to {other}: no such family")
         for other, field in family.counts.items():
             if other not in {child.name for child in self.children(family)}:
                 raise ValueError(f"{family.name}.{field} counts {other}: no family below it has this name")

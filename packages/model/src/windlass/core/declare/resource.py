@@ -31,6 +31,7 @@ from windlass.core.declare.structs import (
     declared_fields,
     hidden_fields_of,
     partial_struct,
+    reference_lists_of,
     references_of,
 )
 from windlass.core.words.audit import AUDIT_WORDS, AuditWords
@@ -220,6 +221,12 @@ class Family:
         """Maps the path of each field with a resource id, such as `git_repository.git_token_id`, to its
         reference."""
         return dict(references_of(self.spec, ""))
+
+    @cached_property
+    def reference_lists(self) -> Mapping[str, str]:
+        """Maps each field with a list of references, such as `labels_groups`, to the family of these
+        resources. Responses have the whole resources in their place."""
+        return dict(reference_lists_of(self.spec))
 
     @cached_property
     def owners(self) -> frozenset[str]:

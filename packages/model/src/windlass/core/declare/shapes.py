@@ -211,10 +211,6 @@ class Storage(Shown):
     mount_point: str
 
 
-class GroupRef(Spec):
-    id: Id
-
-
 PUSHED_REPOSITORY: Final = "windlass://push"
 """The address that stands for the repository of the application itself, to which its `push_url` leads."""
 _OWN_SCHEME: Final = "windlass:"
@@ -283,10 +279,6 @@ class GitRepository(Shown):
     deployed_commit_tag: str = ""
     git_token_id: Maybe[Id] = absent
     git_token_name: Maybe[str] = absent
-
-
-class Group(Shown):
-    id: Id
 
 
 class TriggerAuthentication(Spec):

@@ -132,6 +132,15 @@ def references_of(spec: type[Struct], prefix: str) -> Iterator[tuple[str, Refere
             yield from references_of(inner, f"{path}.")
 
 
+def reference_lists_of(spec: type[Struct]) -> Iterator[tuple[str, str]]:
+    """Yields each field with a list of references `{"id": …}`, with the family to which they refer."""
+    for info in fields_of(spec):
+        if struct_of(info.type) is None and (item := struct_of(info.type, in_lists=True)):
+            for path, reference in references_of(item, ""):
+                if path == "id":
+                    yield info.encode_name, reference.family
+
+
 def hidden_fields_of(spec: type[Struct], prefix: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yields the path of each hidden field, such as `token` or `config.password`, with its metadata."""
     for info in fields_of(spec):

@@ -8,6 +8,7 @@ defaults of all kinds.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from itertools import islice
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -23,6 +24,7 @@ from windlass.control.records.served_names import newest
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.build_input import BuildInput
 from windlass.core.declare.document import Document
+from windlass.core.declare.groups import MAX_LABELS_OF_SERVICE, LabelsGroupOfService
 from windlass.core.declare.registry import runs_once
 from windlass.core.declare.resource import Family
 from windlass.core.declare.shapes import GitRepositoryRequest, Listener
@@ -64,6 +66,18 @@ class RepositorySettings(Struct):
     """The repository settings of a service."""
 
     git_repository: GitRepositoryRequest | UnsetType | None = None
+
+
+class LabelSettings(Struct):
+    """The groups of labels of a service."""
+
+    labels_groups: list[LabelsGroupOfService] = []
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of all groups. A later group overrides an earlier one."""
+        labels = {label.key: label.value for group in self.labels_groups for label in group.labels}
+        return dict(islice(labels.items(), MAX_LABELS_OF_SERVICE))
 
 
 class PreviewSettings(Struct):
@@ -271,6 +285,7 @@ class ServiceKind(Generic[S]):
             artifact=artifact,
             variables=inputs.variables,
             files=inputs.files,
+            labels=service.read(LabelSettings).labels,
             hidden=inputs.secrets | inputs.secret_files,
             cpu=settings.cpu,
             memory=settings.memory,

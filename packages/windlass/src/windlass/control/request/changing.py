@@ -26,7 +26,13 @@ from windlass.control.request.permissions import (
     require_rights_in_new_mode,
 )
 from windlass.control.request.reading import in_dialect
-from windlass.control.request.references import check_addresses, check_openings, check_references, set_links
+from windlass.control.request.references import (
+    check_addresses,
+    check_openings,
+    check_references,
+    set_links,
+    shown_references,
+)
 from windlass.core.declare.document import (
     Document,
     hidden_of,
@@ -91,6 +97,7 @@ async def _apply_changes(
     change = Change(
         row, read_decoded(old, family.spec), spec, call.actor, {**call.prepared}, is_full=call.dialect.is_full
     )
+    change.extras |= await shown_references(tx, family, spec)
     await behaviour.updating(ctx, tx, change)
     view = view_of(family, spec, {**_server_side(family, before), **change.extras})
     # Secrets that the server stored for the previous address are removed if the address changes.
@@ -108,7 +115,7 @@ async def _apply_changes(
         await tx.resources.change(new)
     except NameTaken as error:
         raise name_conflict(family, spec) from error
-    await set_links(ctx, tx, family, row.id, links, spec if family.references else None)
+    await set_links(ctx, tx, family, row.id, links, spec)
     await behaviour.updated(ctx, tx, new)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     return Reply(in_dialect(call, await reveal_to_admins(ctx, tx, call, new)), tag)

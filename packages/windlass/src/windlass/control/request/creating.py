@@ -18,7 +18,13 @@ from windlass.control.request.behaviour import Draft, behaviour_of
 from windlass.control.request.hidden_fields import encrypt_hidden, refuse_redacted, reveal_to_admins
 from windlass.control.request.paths import parent_to_create_in
 from windlass.control.request.reading import in_dialect, with_fields
-from windlass.control.request.references import check_openings, check_references, references_in, set_links
+from windlass.control.request.references import (
+    check_openings,
+    check_references,
+    references_in,
+    set_links,
+    shown_references,
+)
 from windlass.core.access import Actor
 from windlass.core.declare.document import (
     hidden_of,
@@ -69,7 +75,7 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     family, call, spec = new.family, new.call, new.spec
     if new.parent and new.parent.family in ctx.kinds:
         await refuse_below_deleted(tx, new.parent)
-    refers = bool(family.references)
+    refers = bool(family.references or family.reference_lists)
     copied = msgspec.json.decode(new.copy_of.body) if new.copy_of else None
     named = await check_references(tx, family, spec, new.org, new.actor, copied) if refers else {}
     if copied is not None:
@@ -80,7 +86,7 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
         await check_openings(ctx, tx, family, spec, new.actor, copied)
     links = {**named, **new.links}
     is_full = call is not None and call.dialect.is_full
-    extras = dict(new.extras)
+    extras = {**await shown_references(tx, family, spec), **new.extras}
     draft = Draft(family, new.id, new.org, new.parent, spec, new.actor, extras, links, is_full=is_full)
     draft.copy_of = new.copy_of
     behaviour = behaviour_of(family)

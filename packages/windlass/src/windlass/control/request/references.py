@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -16,7 +17,10 @@ from windlass.core.access import Actor
 from windlass.core.declare.document import Document, value_at
 from windlass.core.declare.resource import Family, Spec
 from windlass.core.declare.stored import rewritten
-from windlass.store import Reads, Tx
+from windlass.store import Reads, Row, Tx
+
+_LISTED: Final = "[].id="
+"""Follows the name of a list in the field of a link, before the id."""
 
 
 async def check_references(
@@ -31,13 +35,61 @@ async def check_references(
             continue
         await check_reference(tx, path, other, value, org, actor)
         values[path] = value
+    known = _listed_references(family, old) if old is not None else {}
+    for path, value in _listed_references(family, spec).items():
+        if path not in known:
+            field = path.partition(_LISTED)[0]
+            await check_reference(tx, f"{field}[].id", family.reference_lists[field], value, org, actor)
+            values[path] = value
     return values
 
 
 def references_in(family: Family, spec: Spec) -> dict[str, str]:
     """Returns all references of a spec by field."""
     values = {path: value_at(spec, path) for path in family.references}
-    return {path: value for path, value in values.items() if isinstance(value, str)}
+    return {
+        **{path: value for path, value in values.items() if isinstance(value, str)},
+        **_listed_references(family, spec),
+    }
+
+
+def _listed_references(family: Family, holder: Spec | Document) -> dict[str, str]:
+    """Returns the references in lists. The field of a link contains the id, because a list has several."""
+    return {
+        f"{field}{_LISTED}{id}": id
+        for field in family.reference_lists
+        for id in _ids_of(value_at(holder, field))
+    }
+
+
+def _ids_of(references: object) -> list[str]:
+    items = references if isinstance(references, list) else []
+    return [str(value_at(item, "id")) for item in items]
+
+
+async def shown_references(reads: Reads | Tx, family: Family, spec: Spec) -> Document:
+    """Returns the lists of references of a spec with the whole resources. A resource that does not exist any
+    more is left out."""
+    return {
+        field: [
+            msgspec.json.decode(row.body)
+            for id in _ids_of(value_at(spec, field))
+            if (row := await reads.resources.find(other, id))
+        ]
+        for field, other in family.reference_lists.items()
+    }
+
+
+async def show_in_lists(ctx: Context, tx: Tx, row: Row) -> None:
+    """Updates a resource in the lists of the resources that refer to it."""
+    document = msgspec.json.decode(row.body)
+    for user in await tx.links.users(row.id):
+        family = ctx.registry[user.family]
+        for field, other in family.reference_lists.items():
+            if other == row.family:
+                shown: list[Document] = msgspec.json.decode(user.body).get(field, [])
+                items = [document if item["id"] == row.id else item for item in shown]
+                await tx.resources.rewrite(user.id, rewritten(user.body, {field: items}))
 
 
 async def set_links(
@@ -49,12 +101,19 @@ async def set_links(
         path: other for path, (other, _) in family.references.items() if ctx.registry[other].counts_users
     }
     changed: set[str] = set()
+    counted |= {
+        field: family.reference_lists[name]
+        for field in {*links, *(await tx.links.fields(source) if spec and family.reference_lists else ())}
+        if (name := field.partition(_LISTED)[0]) != field and name in family.reference_lists
+    }
+    listed = _listed_references(family, spec) if spec else {}
     for field in counted.keys() & links.keys():
         changed |= {links[field], await tx.links.target(source, field) or links[field]}
     for field, target in links.items():
         await tx.links.set(source, field, target)
     for field in counted if spec else ():
-        if not isinstance(value_at(spec, field), str) and (former := await tx.links.target(source, field)):
+        is_used = field in listed or isinstance(value_at(spec, field), str)
+        if not is_used and (former := await tx.links.target(source, field)):
             await tx.links.unset(source, field)
             changed.add(former)
     await count_users(ctx, tx, changed)

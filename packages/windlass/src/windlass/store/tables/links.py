@@ -33,6 +33,7 @@ SELECT DISTINCT target.id FROM below
 CROSS JOIN link
 CROSS JOIN resource AS target
 WHERE link.source = below.id AND target.id = link.target AND target.family = $2 ORDER BY target.id"""
+FIELDS_OF_SOURCE: Final = "SELECT field FROM link WHERE source = $1"
 SET: Final = """
 INSERT INTO link (source, field, target) VALUES ($1, $2, $3)
 ON CONFLICT (source, field) DO UPDATE SET target = excluded.target"""
@@ -54,6 +55,10 @@ class LinkTable(Table):
     async def target(self, source: str, field: str) -> str | None:
         rows = await self._session.all(TARGET_OF_FIELD, source, field)
         return str(rows[0][0]) if rows else None
+
+    async def fields(self, source: str) -> list[str]:
+        """Returns the fields by which a resource refers to others."""
+        return [str(row[0]) for row in await self._session.all(FIELDS_OF_SOURCE, source)]
 
     async def count_chained(self, target: str, field: str, limit: int) -> int:
         """Returns the number of resources that refer to `target` by this field, directly or through others;
