@@ -22,6 +22,7 @@ from windlass.docker.descriptions import ContainerList, ContainerSummary, has_la
 from windlass.docker.host_ports import HostPorts
 from windlass.docker.hung_containers import kill_processes
 from windlass.docker.images import DockerImages
+from windlass.docker.mount_points import examine_mount_points
 from windlass.docker.resources import DockerResources
 from windlass.docker.restarts import Restarts
 from windlass.docker.watch import EventWatcher
@@ -279,12 +280,16 @@ class ContainerClient:
     async def _examine(self, container: str) -> None:
         detail = await self.inspect(container) or {}
         mounts = {str(mount.get("Destination")) for mount in detail.get("Mounts") or ()}
+        defined = (detail.get("HostConfig") or {}).get("Mounts") or ()
         has_etc_copy = any(
-            mount.get("Target") == create.ETC_COPY["Target"] and not mount.get("Source")
-            for mount in (detail.get("HostConfig") or {}).get("Mounts") or ()
+            mount.get("Target") == create.ETC_COPY["Target"] and not mount.get("Source") for mount in defined
         )
         if has_etc_copy:
             mounts.discard(create.ETC_COPY["Target"])
+        shared = mounts & {
+            posixpath.normpath(f"/{str(mount.get('Target')).lstrip('/')}") for mount in defined
+        }
+        await examine_mount_points(self._docker, container, shared, mounts - shared)
         await start_files.examine(self._docker, container, mounts, has_etc_copy=has_etc_copy)
 
     async def _start(self, container: str) -> None:

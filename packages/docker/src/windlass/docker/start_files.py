@@ -30,10 +30,16 @@ _NOT_PLAIN: Final = _DIRECTORY | _LINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 |
 """Folders, links, devices, FIFOs, sockets, character devices, and anything else."""
 
 
-class _PathFacts(Struct):
+class PathFacts(Struct):
+    """What the engine tells of a path in a container."""
+
     mode: int
     size: int = 0
     linkTarget: str = ""
+
+    @property
+    def is_link(self) -> bool:
+        return bool(self.mode & _LINK)
 
 
 async def examine(
@@ -50,7 +56,7 @@ async def examine(
 class _Examination:
     def __init__(self, docker: Docker, container: str, mounts: Collection[str], *, within: str) -> None:
         self._docker, self._container, self._mounts, self._within = docker, container, mounts, within
-        self._known: dict[str, _PathFacts | None] = {}
+        self._known: dict[str, PathFacts | None] = {}
 
     async def examine(self, file: str) -> None:
         path = file
@@ -73,25 +79,27 @@ class _Examination:
                 )
         raise EngineError(f"Make {file} of the image a plain file: it is a chain of links")
 
-    async def _facts(self, path: str) -> _PathFacts | None:
+    async def _facts(self, path: str) -> PathFacts | None:
         """Returns the facts of a path itself, not of what it links to; None if there is nothing."""
         if path in self._mounts:
             raise EngineError(f"Mount the volume elsewhere: the image itself needs {path}")
         if path not in self._known:
-            self._known[path] = await self._ask(path)
+            self._known[path] = await path_facts(self._docker, self._container, path)
         return self._known[path]
 
-    async def _ask(self, path: str) -> _PathFacts | None:
-        try:
-            headers = await self._docker.headers(f"/containers/{self._container}/archive", {"path": path})
-        except EngineRefused as refused:
-            if refused.status == 404:
-                return None
-            raise
-        try:
-            return msgspec.json.decode(base64.b64decode(headers.get(_STAT_HEADER, "")), type=_PathFacts)
-        except ValueError as error:
-            raise EngineError(NOT_AN_ENGINE) from error
+
+async def path_facts(docker: Docker, container: str, path: str) -> PathFacts | None:
+    """Returns the facts of a path itself, not of what it links to; None if there is nothing."""
+    try:
+        headers = await docker.headers(f"/containers/{container}/archive", {"path": path})
+    except EngineRefused as refused:
+        if refused.status == 404:
+            return None
+        raise
+    try:
+        return msgspec.json.decode(base64.b64decode(headers.get(_STAT_HEADER, "")), type=PathFacts)
+    except ValueError as error:
+        raise EngineError(NOT_AN_ENGINE) from error
 
 
 def _folders(path: str) -> list[str]:
