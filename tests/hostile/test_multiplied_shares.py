@@ -38,13 +38,14 @@ async def test_a_token_for_one_service_does_not_use_up_the_git_webhooks_of_its_o
         assert {one.repository for one in webhooks} >= {"git.example/acme/19"}
 
 
-async def test_an_environment_leaves_git_webhooks_to_the_others_of_its_organization(monkeypatch):
+async def test_a_project_leaves_git_webhooks_to_the_others_of_its_organization(monkeypatch):
     monkeypatch.setattr(git_webhooks, "MAX_WEBHOOKS", 8)
     async with make_world() as world:
-        greedy, modest = await world.environment(), await world.environment()
+        greedy, modest = await world.project(), await world.project()
 
-        async def made(environment: str, number: int) -> int:
-            git = {"url": f"https://git.example/{environment}/{number}.git", "branch": "main"}
+        async def made(project: str, number: int) -> int:
+            environment = await world.environment(project)
+            git = {"url": f"https://git.example/{project}/{number}.git", "branch": "main"}
             app = await world.application(environment, git_repository=git)
             return (await world.post(f"/service/{app}/gitWebhook")).status
 

@@ -162,6 +162,18 @@ async def test_an_environment_leaves_public_ports_for_other_environments_of_its_
         assert other == ""
 
 
+async def test_a_project_leaves_public_ports_for_other_projects_however_many_environments_it_has():
+    async with make_world(public_ports="30000-30010") as world:
+        project = await world.project()
+        messages = [
+            await message(world, await runs(world, await world.environment(project))) for _ in range(6)
+        ]
+        assert messages[:4] == [""] * 4
+        assert "of this project" in messages[4]
+        assert "a project may have as many as are left for others" in messages[5]
+        assert await message(world, await runs(world)) == ""
+
+
 async def test_without_a_limit_per_environment_one_environment_takes_all_public_ports(monkeypatch):
     monkeypatch.setattr(ports, "_leaves_few", lambda left, own: False)
     async with make_world(public_ports="30000-30010") as world:

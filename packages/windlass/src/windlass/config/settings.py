@@ -100,8 +100,8 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         str,
         says(
             "Range of ports of the machine for public TCP ports and public databases of services, such as "
-            "30000-32767. An organization may hold an eighth of them, and at least 8; one environment as "
-            "many of these as it leaves to others",
+            "30000-32767. An organization may hold an eighth of them, and at least 8; a project or "
+            "environment as many of these as it leaves to others",
             pattern=r"^[0-9]{1,5}-[0-9]{1,5}\Z",
         ),
     ] = "30000-32767"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from windlass.config import Settings
 from windlass.control.context.context import Context
+from windlass.core.words.naming import with_article
 from windlass.engines.engine import EngineError
 from windlass.store import Row, Tx
 
@@ -68,25 +69,27 @@ async def share_refusal(settings: Settings, tx: Tx, owner: PortOwner, name: str)
     port free."""
     every = len(settings.bindable)
     most = min(every, max(_MIN_PORTS, every // _ORG_SHARE_DIVISOR))
-    others, own = await tx.names.count_others(owner.org, owner.environment, PORT_PREFIX, name)
+    held = await tx.names.count_others(owner.org, owner.environment, PORT_PREFIX, name)
     widen = f"ask the operator to widen public_ports ({settings.public_ports})"
-    if others >= most:
+    if held.organization >= most:
         return (
             f"Make a public port of another service private and deploy that service, or {widen}: an "
             f"organization may have at most {most} of them"
         )
-    if _leaves_few(most - others, own):
-        return (
-            f"Make a public port of another service of this environment private and deploy that service, or "
-            f"{widen}: an environment may have as many as are left for others of its organization, and it "
-            f"has {own} of {most}"
-        )
+    # A project counts, too: with a token for it, any number of environments can be created.
+    for place, own in (("environment", held.environment), ("project", held.project)):
+        if owner.environment and _leaves_few(most - held.organization, own):
+            return (
+                f"Make a public port of another service of this {place} private and deploy that service, or "
+                f"{widen}: {with_article(place)} may have as many as are left for others of its "
+                f"organization, and it has {own} of {most}"
+            )
     return ""
 
 
 def _leaves_few(left: int, own: int) -> bool:
-    """Returns whether another port for an environment with `own` ports would leave too few ports to the
-    organization's other environments."""
+    """Returns whether another port for an environment or a project with `own` ports would leave too few ports
+    to the others of the organization."""
     return own > 0 and own + 1 > left
 
 

@@ -20,6 +20,7 @@ from windlass.core.access import Scope
 from windlass.core.declare.document import Document
 from windlass.core.words.events import Event
 from windlass.core.words.git_pushes import FOUND_BY_LOOKING, RESULT_SENTENCES, PushResult
+from windlass.families.environment import environment
 from windlass.sources.git import GitError
 from windlass.sources.git_servers.repositories import repository_key
 from windlass.store import Reads, Row, Tx
@@ -89,30 +90,34 @@ async def find_or_add_webhook(ctx: Context, tx: Tx, service: Row, repository: st
 
 async def _make_room(ctx: Context, tx: Tx, service: Row) -> None:
     """Removes the webhooks of repositories from which no service is built any more. Raises Conflict if the
-    environment of the service would leave too few webhooks to the others of its organization."""
-    environments = await _environments_of_repositories(ctx, tx, service.org)
-    kept = 0
-    own = 0
+    project of the service would leave too few webhooks to the others of its organization.
+
+    A token may be limited to a project, in which it can create any number of environments.
+    """
+    home = await tx.resources.get(service.parent)
+    projects = await _projects_of_repositories(ctx, tx, service.org)
+    kept = own = 0
     for webhook in await tx.git_webhooks.of_organization(service.org):
-        if webhook.repository not in environments:
+        if webhook.repository in projects:
+            kept += 1
+            own += home is not None and projects[webhook.repository] == {home.parent}
+        else:
             await _forget(tx, webhook)
-            continue
-        kept += 1
-        own += environments[webhook.repository] == {service.parent}
     if own and own + 1 > MAX_WEBHOOKS - kept:
         raise Conflict(
-            f"Remove a git webhook of this environment first: an organization has {MAX_WEBHOOKS} of them at "
-            f"most, and an environment as many as are left for others; this one has {own}"
+            f"Remove a git webhook of this project first: an organization has {MAX_WEBHOOKS} of them, and a "
+            f"project as many as are left for others; this one has {own}"
         )
 
 
-async def _environments_of_repositories(ctx: Context, reads: Reads, org: str) -> Mapping[str, set[str]]:
-    """Returns the repositories from which services are built, with the environments of these services."""
-    environments: dict[str, set[str]] = {}
+async def _projects_of_repositories(ctx: Context, reads: Reads, org: str) -> Mapping[str, set[str]]:
+    """Returns the repositories from which services are built, with the projects of these services."""
+    homes = {row.id: row.parent for row in await reads.resources.of_org(org, environment.name)}
+    projects: dict[str, set[str]] = {}
     for family in ctx.kinds:
         for row in await reads.resources.of_org(org, family):
-            environments.setdefault(key_of_service(ctx, row), set()).add(row.parent)
-    return environments
+            projects.setdefault(key_of_service(ctx, row), set()).add(homes[row.parent])
+    return projects
 
 
 async def _forget(tx: Tx, webhook: GitWebhookRow) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -30,14 +30,25 @@ NAMES_OF_SERVICE: Final = f"SELECT {_COLUMNS} FROM host WHERE service = $1 ORDER
 GET: Final = f"SELECT {_COLUMNS} FROM host WHERE name = $1"
 NAMES_WITH_PREFIX: Final = "SELECT name FROM host WHERE substr(name, 1, length($1)) = $2"
 COUNT_OF_ORG: Final = """
-SELECT count(*), count(CASE WHEN resource.parent = $1 THEN 1 END)
-FROM resource JOIN host ON host.service = resource.id
-WHERE resource.org = $2 AND substr(host.name, 1, length($3)) = $4 AND host.name <> $5"""
+SELECT count(*), count(CASE WHEN resource.parent = $1 THEN 1 END),
+    count(CASE WHEN above.parent = (SELECT parent FROM resource WHERE id = $2) THEN 1 END)
+FROM resource
+JOIN host ON host.service = resource.id
+LEFT JOIN resource AS above ON above.id = resource.parent
+WHERE resource.org = $3 AND substr(host.name, 1, length($4)) = $5 AND host.name <> $6"""
 ADD: Final = f"""
 INSERT INTO host ({_COLUMNS}) VALUES ({places(len(NameRow.__struct_fields__))})
 ON CONFLICT (name) DO NOTHING RETURNING name"""
 DELETE: Final = "DELETE FROM host WHERE name = $1 AND service = $2"
 DELETE_OF_SERVICE: Final = "DELETE FROM host WHERE service = $1 RETURNING name"
+
+
+class HeldCounts(NamedTuple):
+    """Numbers of names that services hold."""
+
+    organization: int
+    environment: int
+    project: int
 
 
 class NameTable(Table):
@@ -56,11 +67,11 @@ class NameTable(Table):
         """Returns all reserved names with a prefix. Reads all names."""
         return {name for (name,) in await self._session.all(NAMES_WITH_PREFIX, prefix, prefix)}
 
-    async def count_others(self, org: str, environment: str, prefix: str, name: str) -> tuple[int, int]:
-        """Returns the number of names with a prefix, except `name`, of an organization's services, and of an
-        environment's services."""
-        row = await self._session.one(COUNT_OF_ORG, environment, org, prefix, prefix, name)
-        return (int(row[0]), int(row[1])) if row else (0, 0)
+    async def count_others(self, org: str, environment: str, prefix: str, name: str) -> HeldCounts:
+        """Returns the number of names with a prefix, except `name`, of the services of an organization, of an
+        environment, and of the project of this environment."""
+        row = await self._session.one(COUNT_OF_ORG, environment, environment, org, prefix, prefix, name)
+        return HeldCounts(*map(int, row)) if row else HeldCounts(0, 0, 0)
 
 
 class NameChanges(NameTable):
