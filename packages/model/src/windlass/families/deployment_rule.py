@@ -1,14 +1,22 @@
-"""The deployment rule of an environment: whether pull requests get previews."""
+"""The deployment rule of an environment: whether pull requests get previews, and when it runs."""
 
 from __future__ import annotations
-
-from typing import Annotated
 
 from msgspec import field
 
 from windlass.core.declare.actions import WORD_PARAMETER, get, put
-from windlass.core.declare.deployment_rules import ALL_DAYS, START, STOP, DeploymentRule, Weekday, Zone
-from windlass.core.declare.fields import WITHOUT_EFFECT, Id, Timestamp
+from windlass.core.declare.deployment_rules import (
+    ALL_DAYS,
+    START,
+    STOP,
+    AutoStop,
+    DeploymentRule,
+    StartTime,
+    StopTime,
+    Weekday,
+    Zone,
+)
+from windlass.core.declare.fields import Id, Timestamp
 from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import Shown
 from windlass.families.environment import environment
@@ -22,11 +30,11 @@ class EnvironmentDeploymentRule(Shown):
     updated_at: Timestamp
     auto_preview: bool = False
     on_demand_preview: bool = False
-    auto_stop: Annotated[bool, WITHOUT_EFFECT] = False
+    auto_stop: AutoStop = False
     timezone: Zone = "UTC"
-    start_time: Annotated[Timestamp, WITHOUT_EFFECT] = START
-    stop_time: Annotated[Timestamp, WITHOUT_EFFECT] = STOP
-    weekdays: Annotated[list[Weekday], WITHOUT_EFFECT] = field(default_factory=lambda: [*ALL_DAYS])
+    start_time: StartTime = START
+    stop_time: StopTime = STOP
+    weekdays: list[Weekday] = field(default_factory=lambda: [*ALL_DAYS])
 
 
 of_environments = Actions(
@@ -36,13 +44,13 @@ of_environments = Actions(
         get(
             "deploymentRule",
             EnvironmentDeploymentRule,
-            "Read whether pull requests get previews",
+            "Read whether pull requests get previews, and when it runs",
             id="getEnvironmentDeploymentRule",
         ),
         put(
             "editDeploymentRule",
             EnvironmentDeploymentRule,
-            "Replace whether pull requests get previews",
+            "Replace whether pull requests get previews, and when it runs",
             "Needs the right to create environments in the project. An environment has one rule, for whose "
             "id a word such as `current` may stand.",
             id="editEnvironmentDeploymentRule",

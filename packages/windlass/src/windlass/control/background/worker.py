@@ -28,6 +28,7 @@ from windlass.control.background.preview_work import tend_preview
 from windlass.control.background.pull_request_work import look_at_pull_requests
 from windlass.control.background.push_work import pass_on_pushes
 from windlass.control.background.resealing import RESEAL, reseal_as_work
+from windlass.control.background.running_hours import follow_hours
 from windlass.control.background.timetables import start_due_runs
 from windlass.control.context.context import Context
 from windlass.control.deploying.job_runs import execute_run
@@ -41,6 +42,7 @@ from windlass.control.records.outbox import DELIVERY_WORK
 from windlass.control.records.own_certificates import TEND_OWN
 from windlass.control.records.previews import PREVIEW_WORK as PREVIEW
 from windlass.control.records.previews import PULL_REQUEST_WORK
+from windlass.control.records.running_hours import HOURS_WORK
 from windlass.control.records.runs import EXPIRY_WORK, RUN_WORK, TIMETABLES_WORK, expire_run
 from windlass.control.reporting.delivery import deliver
 from windlass.control.request import idempotency
@@ -97,6 +99,7 @@ def work_functions() -> dict[str, WorkFunction]:
         PUSH_WORK: pass_on_pushes,
         PULL_REQUEST_WORK: look_at_pull_requests,
         PREVIEW: tend_preview,
+        HOURS_WORK: follow_hours,
         COPY_REPOSITORY: copy_repository,
         TIMETABLES_WORK: start_due_runs,
         EXPIRY_WORK: expire_run,

@@ -1,4 +1,4 @@
-"""The deployment rules of environments: whether pull requests get previews."""
+"""The deployment rules of environments: whether pull requests get previews, and when they run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from windlass.control.context.call import Call, Reply, encode, reads, writes
 from windlass.control.context.context import Context
 from windlass.control.records.previews import PREVIEW_MODE, PreviewMark, look_soon
 from windlass.control.records.recording import record
+from windlass.control.records.running_hours import schedule_hours
 from windlass.control.request.hidden_fields import decrypt_hidden, encrypt_hidden
 from windlass.control.request.paths import target
-from windlass.control.request.permissions import allows_below
+from windlass.control.request.permissions import allows, allows_below
 from windlass.core.access import Actor, Scope
-from windlass.core.declare.deployment_rules import DeploymentRule
+from windlass.core.declare.deployment_rules import DeploymentRule, check_rule
 from windlass.core.words.events import Event
 from windlass.families.deployment_rule import EnvironmentDeploymentRule
 from windlass.families.environment import environment
@@ -59,12 +60,15 @@ async def read_rule(ctx: Context, call: Call) -> Reply:
 @writes("environment.editDeploymentRule")
 async def replace_rule(ctx: Context, tx: Tx, call: Call) -> Reply:
     row, rule = await target(tx, call), call.sent(DeploymentRule)
+    check_rule(rule)
     if call.ids[-1] != _rule_id_of(row) and not _WORD.match(call.ids[-1]):
         raise Missing("No deployment rule with this id was found: read the rule of the environment first")
     if rule.auto_preview or rule.on_demand_preview:
         if row.read(PreviewMark).preview:
             raise Conflict("Choose the environment of which this one is a preview: previews have none")
         await require_previews(tx, call.actor, row)
+    if rule.auto_stop:
+        await _require_deploy(tx, call.actor, row)
     if rule == rule_of(row):
         return _reply(row)
     document = msgspec.json.decode(row.body)
@@ -79,7 +83,16 @@ async def replace_rule(ctx: Context, tx: Tx, call: Call) -> Reply:
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     if gives_previews(new):
         await look_soon(tx, new)
+    await schedule_hours(tx, new)
     return _reply(new)
+
+
+async def _require_deploy(tx: Tx, actor: Actor, row: Row) -> None:
+    """Raises Forbidden unless the caller may stop and start the services of the environment."""
+    if not await allows(tx, actor, Scope.DEPLOY, row):
+        raise Forbidden(
+            "Use a token with the scope Deploy for the environment: its running hours stop and start services"
+        )
 
 
 async def require_previews(reads: Reads, actor: Actor, base: Row) -> None:

@@ -1,4 +1,4 @@
-// Texts of previews and of new environments. They are loaded with their pages.
+// Texts of previews, running hours and new environments. They are loaded with their pages.
 
 export const previews = {
   title: "Previews", about: (name) => `Copies of ${name}, each for a pull request, at an address of its own.`, create: "New preview", none: "No preview yet. A preview is a copy of this environment for a pull request, with databases of its own, so that a change is tried before it is merged.", withCommand: "Or with the command line:",
@@ -23,4 +23,11 @@ export const previews = {
 
 export const environmentTexts = {
   nameExample: "staging", mode: "What it is for", modeHelp: "Webhooks and lists can be limited to one kind.", modes: { PRODUCTION: "what visitors use", STAGING: "the last test before", DEVELOPMENT: "work in progress" },
+};
+
+export const runningHours = {
+  title: "Running hours", about: "An environment that nobody needs at night costs memory and processor time for nothing. Its data stays, and you can start it by hand at any time.",
+  on: "Start and stop by the clock", onHelp: "Services that you stop by hand are not started.", days: "Days", start: "Start at", stop: "Stop at", stopHelp: "A time that is not after the start belongs to the next day.", zone: "Time zone",
+  dayNames: { MONDAY: "Mon", TUESDAY: "Tue", WEDNESDAY: "Wed", THURSDAY: "Thu", FRIDAY: "Fri", SATURDAY: "Sat", SUNDAY: "Sun" },
+  saved: (start, stop, zone) => `It is started at ${start} and stopped at ${stop}, ${zone}. Nothing changes before the next of these times.`, savedOff: "It runs at all hours. What is stopped now stays stopped until you deploy it.",
 };

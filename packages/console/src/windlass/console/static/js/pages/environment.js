@@ -68,6 +68,7 @@ export function render(state, place) {
           count > 0 && button(text.stopChosen(count), () => chosenDo(state, place, "stop"), { plain: true, needs: ["POST", `${path}/service/stop`] }),
           services.length > 0 && button(text.stopAll, () => stopAll(state), { plain: true, needs: ["POST", `${path}/stop`] }),
           !environment.preview && button(words.previews.button, () => place.go(`${path}/preview`), { plain: true }),
+          button(text.hours, async () => (await import("../running_hours.js")).editHours(path), { plain: true, needs: ["PUT", `${path}/deploymentRule/current`] }),
           button(words.clone.button, async () => (await import("../cloning.js")).clone(state.document, place, path, environment), { plain: true, needs: ["POST", `${path}/clone`] }),
           button(words.remove.button, () => remove(state, place), { plain: true, danger: true, needs: ["DELETE", path] }),
         ]),

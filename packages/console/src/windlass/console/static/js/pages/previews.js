@@ -1,6 +1,7 @@
 // The previews of an environment: which pull requests get one, and what became of each.
 
 import { api } from "../api.js";
+import { changeRule } from "../deployment_rule.js";
 import { h, own, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { ago } from "../format.js";
@@ -52,7 +53,7 @@ function ruleOf(state) {
   const save = async (name) => {
     const [auto_preview, on_demand_preview] = RULES[name];
     try {
-      state.rule = (await api.put(`${state.rulePath}/current`, { auto_preview, on_demand_preview })).data;
+      state.rule = await changeRule(state.rulePath, { auto_preview, on_demand_preview });
       say(text.rules[name].saved);
     } catch (error) {
       showError(error);
