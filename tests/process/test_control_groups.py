@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -146,6 +148,82 @@ def test_only_a_control_group_delegated_to_windlass_is_subdivided(tmp_path, line
     if os.getuid() != 0 and line.startswith("0::/user"):
         given = line.partition("::/")[2]  # its owner is not root
     assert found == (None if given is None else Path(os.path.normpath(mount / given)))
+
+
+SYSTEMD_RUN = """#!{python}
+import os, sys
+words = dict(word.lstrip("-").split("=", 1) for word in sys.argv[1:] if "=" in word)
+group = os.path.join({mount!r}, words["slice"], words["unit"])
+os.mkdir(group)
+os.setxattr(group, "user.delegate", b"1")
+for name, text in (("controllers", "cpu memory pids"), ("type", "domain"), ("procs", "")):
+    open(os.path.join(group, "cgroup." + name), "w").write(text)
+"""
+REFUSING = "#!/bin/sh\necho 'Access denied' >&2\nexit 1\n"
+
+
+@pytest.fixture
+def unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The delegated group of a server's systemd unit, and the program `systemd-run`."""
+    own = tmp_path / "cgroup/system.slice/windlass.service"
+    own.mkdir(parents=True)
+    (own / "cgroup.controllers").write_text("cpu memory pids")
+    (own / "cgroup.type").write_text("domain")
+    (own / "cgroup.procs").touch()
+    os.setxattr(own, "user.delegate", b"1")
+    program = tmp_path / "bin/systemd-run"
+    program.parent.mkdir()
+    program.write_text(SYSTEMD_RUN.format(python=sys.executable, mount=str(tmp_path / "cgroup")))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return own
+
+
+def test_services_are_in_a_systemd_unit_of_their_own_as_systemd_starts_servers_in_the_group_of_theirs(
+    unit: Path, tmp_path: Path
+):
+    groups = cgroups.Cgroups(None, tmp_path, unit=unit)
+    groups.prepare()
+    [made] = map(Path, groups.make("web", "web-1-0", cpu=500, memory=64, together=192))
+    assert made.is_relative_to(unit.parent / "windlass-services.service")
+    assert [*unit.glob("*/")] == []
+    assert not (unit / "cgroup.subtree_control").exists()
+
+
+def test_without_a_unit_for_services_the_group_of_the_server_stays_undivided(
+    unit: Path, tmp_path: Path, caplog
+):
+    (tmp_path / "bin/systemd-run").write_text(REFUSING)
+    groups = cgroups.Cgroups(None, tmp_path, unit=unit)
+    groups.prepare()
+    assert groups.make("web", "web-1-0", cpu=500, memory=64, together=192) == ()
+    assert not (unit / "cgroup.subtree_control").exists()
+    assert "Access denied" in caplog.text
+
+
+def test_a_unit_for_services_that_was_stopped_is_started_again(unit: Path, tmp_path: Path):
+    groups = cgroups.Cgroups(None, tmp_path, unit=unit)
+    groups.prepare()
+    shutil.rmtree(unit.parent / "windlass-services.service")
+    [made] = groups.make("web", "web-1-0", cpu=500, memory=64, together=192)
+    assert Path(made).is_dir()
+
+
+def test_doctor_sees_the_controllers_of_the_server_from_the_group_of_a_shell(unit: Path, tmp_path: Path):
+    cgroups.Cgroups(None, tmp_path, unit=unit).prepare()
+    assert cgroups.Cgroups(None, tmp_path).offered() == {"cpu", "memory", "pids"}
+
+
+@pytest.mark.parametrize("controllers", ["cpu memory pids", "cpuset io"])
+def test_only_the_group_of_a_unit_with_controllers_for_services_is_not_divided(
+    unit: Path, tmp_path: Path, controllers: str
+):
+    (unit / "cgroup.controllers").write_text(controllers)
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    (proc / "cgroup").write_text("0::/system.slice/windlass.service\n")
+    (proc / "mountinfo").write_text(f"30 24 0:26 / {tmp_path}/cgroup rw - cgroup2 cgroup2 rw\n")
+    assert cgroups.find(proc) == (None if "memory" in controllers else unit)
 
 
 @pytest.mark.parametrize("has_groups", [True, False])

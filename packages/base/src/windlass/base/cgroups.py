@@ -2,8 +2,9 @@
 
 Windlass may change a subtree that systemd delegates (`Delegate=yes`), the tree of a container with its own
 cgroup namespace, or a group that root has given to its unprivileged user. Windlass never changes groups of
-the operating system. Windlass moves itself into the child group `windlass`, because cgroup v2 allows no
-processes in a group that delegates controllers to its children.
+the operating system. The group of a systemd unit is not divided: see `services_unit`. In any other group,
+Windlass moves itself into the child group `windlass`, because cgroup v2 allows no processes in a group that
+delegates controllers to its children.
 
 With cgroup v1, root creates groups below its own group, as container engines do, and its own group does not
 change. A process is then in several groups, one for each controller.
@@ -20,8 +21,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from windlass.base.atomic_files import write_whole
 from windlass.base.isolation.isolation import MAX_PROCESSES
 from windlass.base.log import log
+from windlass.base.services_unit import is_of_unit, services_group, start_services_unit
 
 _log = log("base.cgroups")
 _OWN_GROUP: Final = "windlass"
@@ -32,9 +35,12 @@ _STEPS_PREFIX: Final = "guests."
 _MAX_ATTEMPTS: Final = 10
 _CPU_PERIOD_MICROSECONDS: Final = 100_000
 _OF_V1: Final = frozenset({"cpu", "memory", "pids"})
+_OF_V2: Final = _OF_V1
 _UNLIMITED_BYTES: Final = 1 << 60
 _NUMBERS: Final = count()
 _NONE: Final[Mapping[str, Path]] = MappingProxyType({})
+_RECORD_FILE: Final = "control-group"
+"""The name of the file, in the engine's folder, with the path of the group below which all others are."""
 _ENVIRONMENT_PREFIX: Final = "environment."
 """The prefix of the names of environment groups, which are inside the group of an organization."""
 _STEP_WEIGHT: Final = 50
@@ -49,19 +55,35 @@ class Cgroups:
     the first instance and its group are gone.
     """
 
-    def __init__(self, base: Path | None, folder: Path, v1: Mapping[str, Path] = _NONE) -> None:
-        """Receives the parents of all groups: `base` of cgroup v2, and `v1` of cgroup v1, by controller."""
-        self._base, self._folder, self._v1 = base, folder, v1
+    def __init__(
+        self,
+        base: Path | None,
+        folder: Path,
+        v1: Mapping[str, Path] = _NONE,
+        unit: Path | None = None,
+    ) -> None:
+        """Receives the parents of all groups: `base` of cgroup v2, and `v1` of cgroup v1, by controller.
+
+        `unit`: the group of the systemd unit of this process, if it needs another unit for services.
+        """
+        self._base, self._folder, self._v1, self._unit = base, folder, v1, unit
         self.controllers: frozenset[str] = frozenset()
 
     def offered(self) -> frozenset[str]:
-        """Returns the controllers that new groups could have. Changes nothing."""
+        """Returns the controllers that new groups could have. Changes nothing.
+
+        `windlass doctor` runs in the group of a shell, and sees the group that the server has recorded.
+        """
         offered: set[str] = set()
         with suppress(OSError):
-            offered.update((self._base / "cgroup.controllers").read_text().split() if self._base else ())
+            base = self._base or Path("/", (self._folder / _RECORD_FILE).read_text())
+            offered.update((base / "cgroup.controllers").read_text().split())
         return frozenset(self._v1 if self._uses_v1(offered) else offered)
 
     def prepare(self) -> None:
+        if self._unit is not None:
+            start_services_unit(self._unit)
+            self._base = _beside(self._unit)
         try:
             self.controllers = _hand_on(self._base) if self._base else frozenset()
         except OSError as error:
@@ -69,6 +91,9 @@ class Cgroups:
             self._base = None
         if self._uses_v1(self.controllers):
             self._base, self.controllers = None, frozenset(self._v1)
+        with suppress(OSError):  # for example a full disk
+            at = os.fsencode(self._base or "")
+            write_whole(self._folder / _RECORD_FILE, at, durable=False, draft=str(os.getpid()))
 
     def _uses_v1(self, of_v2: Collection[str]) -> bool:
         return "memory" in self._v1 and "memory" not in of_v2
@@ -84,6 +109,7 @@ class Cgroups:
         for _ in range(_MAX_ATTEMPTS):
             with suppress(FileNotFoundError):  # the last instance ended, and the service's group was removed
                 return self._make(service, name, cpu, memory, together)
+        self.prepare()  # the unit for services may have been stopped, and its group removed
         return self._make(service, name, cpu, memory, together)
 
     def _make(self, service: str, name: str, cpu: int, memory: int, together: int) -> tuple[str, ...]:
@@ -150,7 +176,9 @@ def of_machine(folder: Path) -> Cgroups:
     """Returns the control groups of an engine's instances. `folder` identifies the engine."""
     # The v1 controller "cpu" is left out: there, a whole service would get the weight of a single thread of
     # the server, whatever its priority.
-    return Cgroups(find(), folder, {name: at for name, at in find_v1().items() if name != "cpu"})
+    v1 = {name: at for name, at in find_v1().items() if name != "cpu"}
+    own = _own_group()
+    return Cgroups(find(), folder, v1, own if own is not None and _is_shared_with_systemd(own) else None)
 
 
 def of_organization(limit: int) -> int:
@@ -310,6 +338,18 @@ def enter(groups: Iterable[str], pid: int) -> None:
 
 def find(proc: Path = Path("/proc/self")) -> Path | None:
     """Returns the group of cgroup v2 below which Windlass may create groups, if there is one."""
+    own = _own_group(proc)
+    return _beside(own) if own is not None and _is_shared_with_systemd(own) else own
+
+
+def _beside(unit: Path) -> Path | None:
+    """Returns the group of the unit for services, if that unit runs."""
+    group = services_group(unit)
+    return group if group.exists() and _is_delegated(group, str(group)) else None
+
+
+def _own_group(proc: Path = Path("/proc/self")) -> Path | None:
+    """Returns the group of cgroup v2 that was delegated to this process, if there is one."""
     if not (proc / "cgroup").exists():
         return None
     top = mount(proc)
@@ -327,6 +367,16 @@ def find(proc: Path = Path("/proc/self")) -> Path | None:
     if group.name == _OWN_GROUP and _is_delegated(group.parent, "/"):
         return group.parent
     return group if _is_delegated(group, inner) else None
+
+
+def _is_shared_with_systemd(group: Path) -> bool:
+    """Returns whether systemd starts programs in a group whose controllers Windlass could pass on."""
+    return is_of_unit(group) and bool(_offered(group))
+
+
+def _offered(group: Path) -> frozenset[str]:
+    """Returns the controllers of a group of cgroup v2 that Windlass uses."""
+    return _OF_V2 & set((group / "cgroup.controllers").read_text().split())
 
 
 def mount(proc: Path = Path("/proc/self")) -> Path | None:
@@ -387,7 +437,7 @@ def _control_children(group: Path, controllers: Iterable[str]) -> None:
 
 
 def _hand_on(base: Path) -> frozenset[str]:
-    wanted = {"cpu", "memory", "pids"} & set((base / "cgroup.controllers").read_text().split())
+    wanted = _offered(base)
     own = base / _OWN_GROUP
     own.mkdir(exist_ok=True)
     for pid in (base / "cgroup.procs").read_text().split():
