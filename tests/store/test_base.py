@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from tests.marks import examples
 from windlass.base import ids, tokens
-from windlass.base.clock import HOUR, MINUTE, SystemClock, instant, stamp
+from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, SystemClock, instant, stamp
 from windlass.base.encryption import KEY_BYTES, CannotDecrypt, Encryption, new_key
+from windlass.control.context.log_store import Logs
 
 KEYS = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
 OWNERS = st.lists(st.text(), min_size=1, max_size=4)
@@ -281,6 +282,62 @@ def test_after_being_set_back_the_clock_runs_slower_until_it_is_right(monkeypatc
     machine.shown -= 100  # as time servers do it: no word about it
     assert clock.now() == machine.shown + 100
     assert len(caplog.records) == 1
+
+
+def test_after_a_step_ahead_nothing_is_deleted_for_its_age_for_an_hour(monkeypatch, caplog):
+    machine, clock = Machine(monkeypatch), SystemClock()
+    assert clock.may_expire()
+    machine.wait(30 * DAY)  # time that passes is no step
+    assert clock.may_expire()
+    machine.shown += 365 * DAY
+    assert not clock.may_expire()
+    machine.wait(HOUR - SECOND)
+    assert not clock.may_expire()
+    machine.wait(SECOND)
+    assert clock.may_expire()
+    [record] = caplog.records
+    assert record.message.startswith("if the clock is wrong, set it within an hour")
+
+
+def test_while_a_clock_is_ahead_of_the_corrected_one_nothing_is_deleted_for_its_age(monkeypatch):
+    machine, clock = Machine(monkeypatch), SystemClock()
+    assert clock.may_expire()
+    machine.shown += 365 * DAY
+    assert not clock.may_expire()
+    machine.shown -= 365 * DAY
+    machine.wait(2 * HOUR)
+    assert not clock.may_expire()
+
+
+@pytest.mark.parametrize(("days", "expires"), [(1, True), (365, False)])
+def test_a_server_that_starts_long_after_the_last_change_deletes_nothing_for_its_age_for_an_hour(
+    monkeypatch, days, expires
+):
+    machine, clock = Machine(monkeypatch), SystemClock()
+    clock.compare_with(machine.shown - days * DAY)
+    assert clock.may_expire() is expires
+    machine.wait(HOUR)
+    assert clock.may_expire()
+
+
+async def test_log_lines_are_kept_while_the_clock_may_be_wrong(monkeypatch, tmp_path):
+    machine, clock = Machine(monkeypatch), SystemClock()
+    logs = Logs(tmp_path, 1 << 20, days=14, clock=clock)
+    logs.write("service", clock.now(), "a line")
+
+    def has_line() -> bool:
+        return any(b"a line" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+    await logs.sweep([])
+    machine.shown += 365 * DAY
+    for _ in range(2):  # the first one closes the file of the newest lines
+        await logs.sweep([])
+    assert has_line()
+    machine.wait(HOUR)
+    for _ in range(2):
+        await logs.sweep([])
+    assert not has_line()
+    logs.close()
 
 
 def test_a_clock_set_back_twice_stays_monotonic(monkeypatch):

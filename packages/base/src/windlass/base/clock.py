@@ -30,6 +30,12 @@ _PACE: Final = 9, 10
 """The pace of a clock that is ahead, as a fraction. It loses six minutes in an hour, and a job that is due
 each minute keeps running."""
 _MIN_REPORTED_DIFFERENCE: Final = 5 * SECOND
+_MIN_JUMP: Final = DAY
+"""The least step ahead after which nothing is deleted for its age."""
+_MIN_ABSENCE: Final = 7 * DAY
+"""The least time since the last change, at a start, that counts as such a step."""
+_DELETION_PAUSE: Final = HOUR
+"""How long nothing is deleted for its age after a step ahead, so that a wrong clock can be corrected."""
 _log = log("clock")
 
 
@@ -50,6 +56,10 @@ class SystemClock:
         """The time when this clock began to run slowly, and the machine's uptime then. None at full pace."""
         self._ahead: int | None = None
         """The followed clock's time minus the machine's uptime, in milliseconds. None without a source."""
+        self._distance: int | None = None
+        """This clock's time minus the machine's uptime, at the last call of `may_expire`."""
+        self._expires_after = 0
+        """The uptime until which nothing is deleted for its age."""
 
     def follow(self, shown: int, took: int) -> int:
         """Follows another clock that showed the time `shown` within the last `took` milliseconds.
@@ -77,6 +87,34 @@ class SystemClock:
         """The milliseconds by which the machine's clock, or the followed clock, is behind this clock."""
         return max(0, self._last - self._read())
 
+    def compare_with(self, last_change: int) -> None:
+        """Compares this clock with the time of the last change, when a server starts."""
+        self.may_expire()
+        if (absence := self.now() - last_change) > _MIN_ABSENCE:
+            self._pause_deletions(absence)
+
+    def may_expire(self) -> bool:
+        """Returns whether data may be deleted for its age.
+
+        It may not for an hour after this clock has stepped ahead by a day or more, or while this clock is
+        ahead of its source. A clock that is wrong for a moment, as before NTP has set it, would delete
+        everything that is kept for a time.
+        """
+        present = uptime()
+        distance, former = self.now() - present, self._distance
+        self._distance = distance
+        if former is not None and distance - former > _MIN_JUMP:
+            self._pause_deletions(distance - former)
+        return present >= self._expires_after and self.behind < MINUTE
+
+    def _pause_deletions(self, step: int) -> None:
+        self._expires_after = uptime() + _DELETION_PAUSE
+        _log.warning(
+            "if the clock is wrong, set it within an hour, and restart the server: it is far ahead of the "
+            "last known time, so nothing is deleted for its age until then",
+            extra={"days": step // DAY, "time": stamp(self.now())},
+        )
+
     def _go_slowly(self, read: int) -> int:
         if self._set_back is None:
             self._set_back = self._last, uptime()
@@ -93,6 +131,11 @@ class SystemClock:
 
     def _read(self) -> int:
         return time.time_ns() // 1_000_000 if self._ahead is None else uptime() + self._ahead
+
+
+def may_expire(clock: Clock) -> bool:
+    """Returns whether data may be deleted for its age by this clock. Clocks of tests may always step."""
+    return clock.may_expire() if isinstance(clock, SystemClock) else True
 
 
 def stamp(ms: int) -> str:

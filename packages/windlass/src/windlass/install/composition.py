@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from windlass.base.acme import AuthorityHttp
 from windlass.base.acme.signing import ExternalAccount
-from windlass.base.clock import SECOND, Clock
+from windlass.base.clock import SECOND, Clock, SystemClock
 from windlass.base.dns import DnsClient, parse_server
 from windlass.base.encryption import Encryption
 from windlass.base.http_out import HttpSender
@@ -278,6 +278,8 @@ async def seed(ctx: Context, tx: Tx) -> str | None:
     """
     place = ctx.ownership.place
     await follow_earlier_clock(tx)
+    if isinstance(ctx.clock, SystemClock) and (last_change := await tx.events.last_time()) is not None:
+        ctx.clock.compare_with(last_change)
     await tx.work.schedule(SWEEP, SWEEP, tx.now + 60 * SECOND)
     await tx.work.schedule(TIDY_ELSEWHERE, TIDY_ELSEWHERE, tx.now + 10 * SECOND)
     await tx.work.schedule(SCALE_ELSEWHERE, SCALE_ELSEWHERE, tx.now + SCALE_INTERVAL)

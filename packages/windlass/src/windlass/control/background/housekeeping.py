@@ -8,7 +8,7 @@ from contextlib import suppress
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from windlass.base.clock import DAY, HOUR, MINUTE, SECOND
+from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, may_expire
 from windlass.base.log import log
 from windlass.builders.builder import BuilderUnavailable
 from windlass.control.background import service_data
@@ -45,12 +45,15 @@ ERASE_PAUSE, SLOW_PLACE_TIME = 2 * SECOND, MINUTE
 
 async def sweep(ctx: Context, claim: Claim) -> None:
     """Removes expired rows of the database. Repeated every hour."""
-    await forget_events(ctx)
+    expires = may_expire(ctx.clock)
+    if expires:
+        await forget_events(ctx)
 
     async def change(tx: Tx) -> None:
+        if expires:
+            await tx.deliveries.sweep(tx.now - DELIVERY_RETENTION)
         await tx.idempotency.sweep(tx.now - DAY)
         await tx.budgets.sweep(tx.now - 2 * HOUR)
-        await tx.deliveries.sweep(tx.now - DELIVERY_RETENTION)
         await tx.receivers.sweep()
         await tx.git_webhooks.sweep()
         await tx.git_pushes.sweep()

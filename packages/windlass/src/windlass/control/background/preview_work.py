@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from windlass.base.clock import HOUR, MINUTE, SECOND, stamp
+from windlass.base.clock import HOUR, MINUTE, SECOND, may_expire, stamp
 from windlass.base.errors import Failure
 from windlass.control.context.call import Origin
 from windlass.control.context.context import Context
@@ -135,7 +135,8 @@ async def _advance(ctx: Context, tx: Tx, claim: Claim, id: str, newest: tuple[st
             fields |= {"state": PreviewState.ENDED}
         row = await change_preview(tx, row, fields, "Its environment is gone")
         stored = row.read(StoredPreview)
-    if stored.state is not PreviewState.ENDED and moment_of(stored.ends_at) <= tx.now:
+    is_over = moment_of(stored.ends_at) <= tx.now and may_expire(ctx.clock)
+    if stored.state is not PreviewState.ENDED and is_over:
         event = f"Its life has ended: no new commit came for {ctx.settings.preview_days} days"
         row = await change_preview(tx, row, {"state": PreviewState.ENDED}, event)
         stored = row.read(StoredPreview)

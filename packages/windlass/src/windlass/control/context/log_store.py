@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.atomic_files import move, sync
-from windlass.base.clock import DAY, Clock, SystemClock
+from windlass.base.clock import DAY, Clock, SystemClock, may_expire
 from windlass.base.encryption import CannotDecrypt
 from windlass.base.errors import Unavailable
 from windlass.base.ids import is_id
@@ -303,7 +303,7 @@ class Logs:
         for service in deleted_services:
             self.forget(service)
         streams = sorted(self._segments.streams())
-        for stream in streams:
+        for stream in streams if may_expire(self._clock) else ():
             self._segments.expire(stream, now - self._age, now - self._age // _RETENTION_STEPS)
         self._sweep_builds([stream for stream in streams if _is_build(stream)])
 
