@@ -24,6 +24,7 @@ from windlass.store import PlaceHolder, Queue, queues_of
 pytestmark = pytest.mark.slow
 
 KEY = "ab" * 32
+YEAR = 365 * 24 * 3600.0
 AFTER_LEASE = LEASE_TIME / SECOND + 1
 BETWEEN_LOOKS = LEASE_TIME / SECOND / CHECKS_PER_LEASE
 
@@ -213,6 +214,22 @@ async def test_a_place_lease_renewed_while_the_clock_is_slowed_still_advances(pa
     assert before
     assert after
     assert after.until > before.until
+
+
+async def test_a_server_gets_its_place_back_after_a_reboot_if_the_clock_was_years_ahead_before(
+    postgres_url, tmp_path
+):
+    clock = HandClock()
+    clock.turn(YEAR)
+    async with server(postgres_url, tmp_path / "one", clock, "one", home="boot 1") as world:
+        assert world.installation.ctx.ownership.is_owner
+    clock.turn(-YEAR)
+    async with server(postgres_url, tmp_path / "one", clock, "one", home="boot 2") as world:
+        assert not world.installation.ctx.ownership.is_owner  # it may be a copy
+        await lease_passes(clock, world)
+        assert world.installation.ctx.ownership.is_owner
+        await lease_passes(clock, world)
+        assert world.installation.ctx.ownership.is_owner
 
 
 async def test_an_operator_gives_a_place_to_another_server(pair):

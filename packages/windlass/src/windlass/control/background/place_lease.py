@@ -38,7 +38,8 @@ MAX_MISSED_CHECKS: Final = 3
 ended."""
 _NOT_OWNER: Final = (
     "another server or Docker engine runs the services of this place, and nothing is started here: to run "
-    "services here, too, give this machine a name of its own (WINDLASS_PLACE)"
+    "services here, too, give this machine a name of its own (WINDLASS_PLACE). If the other one is gone for "
+    "good, or was moved here, start once with --adopt"
 )
 _IS_COPY: Final = (
     "remove the file `server` from the data directory that is a copy, and start its server again: another "
@@ -208,8 +209,13 @@ class PlaceLease:
         """Renews the lease. Returns whether this server owns the place."""
         if self._is_copy:
             return False
-        home = self._ownership.home
-        if not await tx.owners.renew(holder.place, holder.owner, self._lease, self._surroundings(), home):
+        home, ended = self._ownership.home, 0
+        if row and row.owner == holder.owner and row.home != home:
+            # A lease from before a reboot may end years ahead, if the clock was wrong then.
+            ended = row.until if self._milliseconds_unchanged(row) >= self._lease else 0
+        if not await tx.owners.renew(
+            holder.place, holder.owner, self._lease, self._surroundings(), home, ended
+        ):
             return False
         ctx = self._ctx
         await announce_address(tx, holder.place, known_address(ctx.settings, ctx.places.local))

@@ -92,16 +92,25 @@ class OwnerChanges(OwnerTable):
     _session: ChangeSession
 
     async def renew(
-        self, place: str, owner: str, lease: int, surroundings: Surroundings = NO_SURROUNDINGS, home: str = ""
+        self,
+        place: str,
+        owner: str,
+        lease: int,
+        surroundings: Surroundings = NO_SURROUNDINGS,
+        home: str = "",
+        ended: int = 0,
     ) -> bool:
         """Renews an owner's lease, or begins it if the place has no owner.
 
         Returns False if the place belongs to another owner, even one whose lease has ended, or if the owner
-        has an unexpired lease with another `home`.
+        has an unexpired lease with another `home`. `ended`: leases until this time have ended in any case.
         """
         now = self._session.now
         about = surroundings.takes, surroundings.host, surroundings.domain, surroundings.port
-        return await self._session.one(RENEW, place, owner, now + lease, *about, home, now) is not None
+        return (
+            await self._session.one(RENEW, place, owner, now + lease, *about, home, max(now, ended))
+            is not None
+        )
 
     async def take(self, owner_row: OwnerRow, owner: str, lease: int, home: str = "") -> bool:
         """Transfers a place to another owner. Returns False if the current owner has renewed the lease
