@@ -18,10 +18,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tests.needs import ordinary_user
+from tests.needs import needs_root, ordinary_user
 from tests.operate.installations import contents, stopped
 from windlass.cli.main import main
 from windlass.config import DATABASE, VARIABLE_PREFIX, Settings
+from windlass.install import last_backup
+from windlass.install.last_backup import BackupNote
 from windlass.store.migrate import newest
 from windlass.store.sqlite import connect
 
@@ -303,6 +305,33 @@ def test_doctor_without_access_to_the_data_directory_names_its_owner_and_checks_
     assert found["Data directory"]["advice"].startswith("run `windlass doctor` as its owner, ")
     assert {"Python", "Disk", "API", "Engine", "git"} <= found.keys()
     assert not {"Key", "Database", "Installation"} & found.keys()
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("restore", "backup.zip"),
+        ("stop", "--all", "--yes"),
+        ("set-aside", "restore", "x"),
+        ("set-aside", "purge", "x", "--yes"),
+    ],
+)
+def test_a_command_that_writes_is_refused_for_root_in_a_data_directory_of_another_user(words, tmp_path):
+    os.chown(tmp_path, 65_534, 65_534)
+    named = ("--data-dir", str(tmp_path))
+    check_plain(run(*words, *named), 1, "sudo -u nobody windlass")
+    if words[0] != "stop":  # which would change the logging of this process
+        os.chown(tmp_path, 0, 0)
+        assert "sudo" not in run(*words, *named).stderr
+
+
+@needs_root
+def test_the_server_of_another_user_can_read_the_time_of_a_backup_by_root(tmp_path):
+    settings = Settings(data_dir=str(tmp_path))
+    os.chown(tmp_path, 65_534, 65_534)
+    last_backup.write(settings, BackupNote(at=1))
+    assert (tmp_path / "last-backup").stat().st_uid == 65_534
 
 
 def test_doctor_prints_readable_lines_with_text(tmp_path):

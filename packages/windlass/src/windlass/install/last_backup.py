@@ -21,9 +21,11 @@ class BackupNote(Struct, frozen=True, kw_only=True):
 
 
 def write(settings: Settings, note: BackupNote) -> None:
-    write_whole(
-        Path(settings.data_dir) / BACKUP_FILE, msgspec.json.encode(note) + b"\n", draft=str(os.getpid())
-    )
+    file = Path(settings.data_dir) / BACKUP_FILE
+    write_whole(file, msgspec.json.encode(note) + b"\n", draft=str(os.getpid()))
+    owner = file.parent.stat()
+    if owner.st_uid != os.geteuid():  # the operator is root, and the server is not
+        os.chown(file, owner.st_uid, owner.st_gid)
 
 
 def read(settings: Settings) -> BackupNote | None:

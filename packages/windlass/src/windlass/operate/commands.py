@@ -16,6 +16,7 @@ import msgspec
 
 from windlass.base.log import start_logging
 from windlass.config import ShownSetting, describe, take_variables, to_type
+from windlass.operate.data_owner import check_data_owner
 from windlass.operate.one_line_errors import one_line_errors
 from windlass.operate.settings import DEFAULT_URL, example, flags, settings_from, to_text
 from windlass.terminal.command_errors import CommandFailed, InvalidUsage, ended_by_user
@@ -110,6 +111,7 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
             "start the server, or name its data directory, as in "
             f"`windlass stop --all --data-dir {folder}`: nothing listens at {api.url}"
         )
+    check_data_owner(settings, "stop --all")
     with ended_by_user("What is not stopped yet is stopped when the server starts."):
         start_logging("error", settings.log_format)
         return asyncio.run(stopping.here(settings, sure))
@@ -214,6 +216,7 @@ def restore(file: Path, force: bool, **options: Any) -> None:
     """
     with one_line_errors():
         settings, _ = settings_from(options)
+        check_data_owner(settings, "restore")
         from windlass.install.ownership import examine  # noqa: PLC0415 (imports the server)
         from windlass.operate.backup import AFTER_RESTORE  # noqa: PLC0415 (imports both drivers)
         from windlass.operate.backup import restore as put_back  # noqa: PLC0415 (imports both drivers)
@@ -272,6 +275,7 @@ def restore_set_aside(service: str, **options: Any) -> None:
         settings, _ = settings_from(options)
         from windlass.operate.set_aside import put_back  # noqa: PLC0415 (imports the server)
 
+        check_data_owner(settings, "set-aside restore")
         done = asyncio.run(put_back(settings, service))
     click.echo(f"{done.name or service} is in its place again. It runs with the next start or deployment.")
 
@@ -286,6 +290,7 @@ def purge_set_aside(services: tuple[str, ...], everything: bool, yes: bool, **op
         settings, _ = settings_from(options)
         from windlass.operate.set_aside import purge, set_aside_services  # noqa: PLC0415 (imports the server)
 
+        check_data_owner(settings, "set-aside purge")
         meant = [record.service for record in set_aside_services(settings)] if everything else list(services)
         if not meant:
             shown = to_type(settings, "set-aside list")
