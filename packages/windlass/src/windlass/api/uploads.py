@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Final
 
 from windlass.api.answers import HttpAnswer
 from windlass.api.body import parse_query
 from windlass.api.callers import Callers
 from windlass.api.requests import Receive, Request
 from windlass.api.router import RouteTree
+from windlass.api.streaming import Allowed
 from windlass.api.wrong_paths import not_allowed
-from windlass.base.errors import Failure, Forbidden
+from windlass.base.errors import Failure, Forbidden, Unavailable
 from windlass.control.context.call import Call, Reply
 from windlass.control.context.context import Context
 from windlass.control.request.permissions import forbidden
@@ -19,6 +23,8 @@ from windlass.core.access import Actor, may_somewhere
 from windlass.core.declare.registry import Operation
 from windlass.families.upload import ContentPart
 
+CHECK_INTERVAL: Final = 1.0
+"""Seconds between two checks of the caller's rights: a body may take hours to arrive."""
 _ALLOWED_METHODS = "HEAD, OPTIONS, PUT"
 
 
@@ -58,7 +64,8 @@ class UploadRequests:
         if request.method == "HEAD":
             return await tell_offset(self._ctx, call)
         length = request.headers.get(b"content-length")
-        return await receive_part(self._ctx, call, _pieces(receive), int(length) if length else None)
+        pieces = _pieces(receive, await self._callers.still_allowed(request))
+        return await receive_part(self._ctx, call, pieces, int(length) if length else None)
 
 
 def _call(request: Request, operation: Operation, ids: tuple[str, ...], actor: Actor) -> Call:
@@ -74,14 +81,20 @@ def _call(request: Request, operation: Operation, ids: tuple[str, ...], actor: A
     )
 
 
-async def _pieces(receive: Receive) -> AsyncIterator[bytes]:
+async def _pieces(receive: Receive, allowed: Allowed) -> AsyncIterator[bytes]:
     """Yields the request body. If the client disconnects, the iterator ends early: the received bytes are
-    kept, and the client can resume after them."""
-    more = True
+    kept, and the client can resume after them. Raises Forbidden once the caller has lost its rights."""
+    time = asyncio.get_running_loop().time
+    checked_at, more = time(), True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             return
+        if time() - checked_at >= CHECK_INTERVAL:
+            checked_at = time()
+            with suppress(Unavailable):  # the rights cannot be read now, and the next check may come soon
+                if not await allowed():
+                    raise Forbidden("Use another token: this one has ended, or its rights have")
         if data := message.get("body", b""):
             yield data
         more = message.get("more_body", False)
