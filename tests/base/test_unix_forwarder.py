@@ -117,3 +117,25 @@ async def test_connections_of_a_cell_beyond_its_limit_are_closed(tmp_path, port)
 async def connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     with short_path(path) as address:
         return await asyncio.open_unix_connection(address)
+
+
+async def test_programs_behind_the_socket_do_not_look_like_a_proxy_of_this_machine(tmp_path):
+    """A server that trusts a proxy at 127.0.0.1 would believe the client address that they name."""
+    seen: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(writer.get_extra_info("peername")[0])
+        writer.write(await reader.read())
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        forwarder = UnixForwarder(tmp_path / "socket", "127.0.0.1", port)
+        await forwarder.open()
+        assert await ask(tmp_path / "socket") == b"hello"
+        reader, direct = await asyncio.open_connection("127.0.0.1", port)  # the control
+        direct.write_eof()
+        await reader.read()
+        direct.close()
+        await forwarder.close()
+    assert (seen[0] == "127.0.0.1", seen[1]) == (False, "127.0.0.1")

@@ -20,6 +20,9 @@ _FREE_CONNECTIONS_DIVISOR: Final = 32
 """The maximum of a cell: the connections that other cells leave free, divided by this number."""
 _PEER: Final = Struct("3i")
 _CHUNK_BYTES: Final = 64 * 1024
+_SOURCE_ADDRESS: Final = "127.198.19.1"
+"""The address from which programs behind the socket reach an IPv4 address. From 127.0.0.1, the server might
+take them for a trusted proxy of this machine, and believe the client address that they name."""
 _CONNECT_TIMEOUT: Final = 10.0
 
 
@@ -73,7 +76,8 @@ class UnixForwarder:
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
-                further, onward = await asyncio.open_connection(*self._to)
+                source = None if ":" in self._to[0] else (_SOURCE_ADDRESS, 0)
+                further, onward = await asyncio.open_connection(*self._to, local_addr=source)
         except (OSError, TimeoutError):
             return
         try:
