@@ -268,6 +268,21 @@ async def test_no_release_is_put_in_place_below_the_reserve_of_the_disk(tmp_path
     await put(store, FILES)
 
 
+async def test_a_publication_that_uses_up_the_reserve_of_the_disk_is_ended(tmp_path, monkeypatch):
+    """A file that is one hole costs a build nothing, and its copy has its whole size."""
+    monkeypatch.setattr(publishing, "_CHECKED_BYTES", 1)
+    store = SiteStore(tmp_path / "sites", 1 << 20)
+    free = iter([100 << 20])  # at the beginning
+    monkeypatch.setattr(
+        disk_reserve,
+        "disk_spaces",
+        lambda *_: [DiskSpace("bytes", free=next(free, 0), whole=100 << 20, reserve=1 << 20)],
+    )
+    with pytest.raises(PublishError, match="Ask the operator to free disk space"):
+        await put(store, FILES)
+    assert not list((tmp_path / "sites/shop").iterdir())
+
+
 async def test_a_publication_that_fails_on_a_full_disk_leaves_no_files(tmp_path, monkeypatch):
     store = SiteStore(tmp_path / "sites")
 

@@ -42,7 +42,9 @@ time.sleep(1000)
 """
 
 
-def copy_by_the_server(self: Spawner, groups: Any, source: Path, target: Path, owner: int | None) -> None:
+def copy_by_the_server(
+    self: Spawner, groups: Any, least_free: int, source: Path, target: Path, owner: int | None
+) -> None:
     tree_copy.copy_content(source, target, owner)
 
 
@@ -85,7 +87,7 @@ async def test_the_error_of_a_failed_copy_contains_no_path_of_the_machine(tmp_pa
     spawner = Spawner()
     try:
         with pytest.raises(OSError, match="Input/output error") as failure:
-            spawner.copy_content((), tmp_path / "here", tmp_path / "there", None)
+            spawner.copy_content((), 0, tmp_path / "here", tmp_path / "there", None)
         assert str(tmp_path) not in str(failure.value)
     finally:
         spawner.close()
@@ -101,7 +103,7 @@ async def test_a_copy_killed_for_memory_is_reported_with_advice(tmp_path, monkey
     spawner = Spawner()
     try:
         with pytest.raises(EngineError, match="Give the service more memory"):
-            spawner.copy_content((), tmp_path / "here", tmp_path / "there", None)
+            spawner.copy_content((), 0, tmp_path / "here", tmp_path / "there", None)
     finally:
         monkeypatch.undo()
         spawner.close()

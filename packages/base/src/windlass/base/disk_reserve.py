@@ -158,6 +158,12 @@ def has_room_to_start(folder: Path, reserve: int) -> bool:
     )
 
 
+def least_to_start(folder: Path, reserve: int) -> int:
+    """Returns the bytes that have to be free on the disk so that instances are started."""
+    spaces = disk_spaces(folder, reserve)
+    return next((each.reserve // _MIN_START_SPACE_DIVISOR for each in spaces if each.unit == "bytes"), 0)
+
+
 def is_short(folder: Path, reserve: int, times: int = 1) -> bool:
     """Returns whether the free space is below the reserve, multiplied by `times`."""
     return any(space.free < space.reserve * times for space in disk_spaces(folder, reserve))

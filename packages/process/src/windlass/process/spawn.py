@@ -136,12 +136,13 @@ class Spawner:
         launch["groups"] = request.groups
         return self._launcher.start_program(launch, output, process if request.cell else None, input)
 
-    def copy_content(self, groups: Sequence[str], source: Path, target: Path, owner: int | None) -> None:
+    def copy_content(
+        self, groups: Sequence[str], least_free: int, source: Path, target: Path, owner: int | None
+    ) -> None:
         """Copies the content of a folder in the given control groups, so that the copied files count as their
         memory. Blocks until the copy is complete. Raises an OSError if this fails."""
-        request = _module_request(
-            groups, tree_copy.__name__, str(source), str(target), "" if owner is None else str(owner)
-        )
+        words = (str(source), str(target), "" if owner is None else str(owner), str(least_free))
+        request = _module_request(groups, tree_copy.__name__, *words)
         output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         try:
             started = self.thread.submit(self._launcher.start_program, request, output).result()

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from windlass.base import cgroups, kernel
 from windlass.base.clock import Clock
-from windlass.base.disk_reserve import has_room_to_start, is_short
+from windlass.base.disk_reserve import has_room_to_start, is_short, least_to_start
 from windlass.base.isolation.cell import Cell
 from windlass.base.isolation.isolation import Isolation, programs
 from windlass.base.isolation.network import CellNetwork, service_address
@@ -32,7 +32,7 @@ from windlass.process.output import MAX_BACKLOG_BYTES
 from windlass.process.ports import PortAddresses
 from windlass.process.records import InstanceKey, Record, RecordStore
 from windlass.process.spawn import SpawnedProcess, Spawner, SpawnRequest
-from windlass.process.tree_copy import copy_content
+from windlass.process.tree_copy import CopyContent, copy_content
 
 _MAX_CPU: Final = (os.cpu_count() or 1) * 1000
 """All processors of the machine, in thousandths of a processor."""
@@ -170,7 +170,10 @@ class InstanceStarter:
 
     def _make(self, key: InstanceKey, workload: Workload, groups: tuple[str, ...]) -> None:
         home, cache = self._records.home(key), self._records.caches / key.service
-        copies = partial(self.spawner.copy_content, groups) if groups else copy_content
+        least_free = least_to_start(self._records.folder, self._disk_reserve)
+        copies: CopyContent = partial(copy_content, least_free=least_free)
+        if groups:
+            copies = partial(self.spawner.copy_content, groups, least_free)
         files.make(home, workload, self._records.volumes, cache, self._isolation.owner(key.service), copies)
 
     def cell(

@@ -11,7 +11,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,19 +23,25 @@ CopyContent = Callable[[Path, Path, int | None], None]
 None."""
 
 _FICLONE: Final = 0x40049409  # FICLONE: the copy shares its blocks with the original until a block is written
-_CHUNK_BYTES: Final = 1 << 30
+_CHUNK_BYTES: Final = 64 << 20
+_CHECKED_FILES: Final = 100
+"""The number of files after which the free space is checked again."""
 
 
-def main(source: str, target: str, owner: str) -> None:
+def main(source: str, target: str, owner: str, least_free: str) -> None:
     """Copies a folder. `owner` is empty if the files belong to the user of this process."""
-    copy_content(Path(source), Path(target), int(owner) if owner else None)
+    copy_content(Path(source), Path(target), int(owner) if owner else None, int(least_free))
 
 
-def copy_content(source: Path, target: Path, owner: int | None) -> None:
-    """Copies the content of a folder into an existing folder. Does not replace existing files."""
+def copy_content(source: Path, target: Path, owner: int | None, least_free: int = 0) -> None:
+    """Copies the content of a folder into an existing folder. Does not replace existing files.
+
+    `least_free`: the bytes that the copy must leave free on the disk. Raises an OSError (ENOSPC) if it would
+    not: nobody ends a copy that uses up the reserve of the disk.
+    """
     try:
         with open_below(target) as at:
-            _TreeCopy(source, target, owner).content(source, at)
+            _TreeCopy(source, target, owner, least_free).content(source, at)
     except RecursionError as error:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)) from error
 
@@ -54,7 +60,8 @@ class _TreeCopy:
     link into the folder leads into the copy.
     """
 
-    def __init__(self, source: Path, target: Path, owner: int | None) -> None:
+    def __init__(self, source: Path, target: Path, owner: int | None, least_free: int) -> None:
+        self._least_free, self._files = least_free, 0
         self._source, self._target = str(source), str(target)
         self._user = owner
         self._owner = UNCHANGED if owner is None else owner
@@ -92,6 +99,9 @@ class _TreeCopy:
         return whole
 
     def _file(self, source: str, name: str, at: int) -> None:
+        if self._files % _CHECKED_FILES == 0:
+            self._check_room(at)
+        self._files += 1
         old = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         try:
             about = os.fstat(old)
@@ -117,5 +127,36 @@ class _TreeCopy:
                 if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
                     raise
                 self._clones = False
-        while os.sendfile(new, old, None, _CHUNK_BYTES):
-            pass
+        copy_data(old, new, size, self._check_room)
+
+    def _check_room(self, at: int) -> None:
+        if self._least_free:
+            disk = os.fstatvfs(at)
+            if disk.f_bavail * disk.f_frsize < self._least_free:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def copy_data(old: int, new: int, size: int, check: Callable[[int], None] = lambda new: None) -> None:
+    """Copies the content of an open file with its holes. A build step can make a file of terabytes that is
+    one hole, and a copy without holes would fill the disk. `check` is called after each chunk."""
+    for begin, end in _data_of(old, size):
+        at = begin
+        os.lseek(new, begin, os.SEEK_SET)
+        while at < end and (sent := os.sendfile(new, old, at, min(_CHUNK_BYTES, end - at))):
+            at += sent
+            check(new)
+    os.ftruncate(new, size)
+
+
+def _data_of(file: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yields the parts of a file between its holes."""
+    at = 0
+    while at < size:
+        try:
+            begin = os.lseek(file, at, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return  # the rest is a hole
+        at = os.lseek(file, begin, os.SEEK_HOLE)
+        yield begin, at

@@ -16,7 +16,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -83,6 +83,9 @@ MAX_SITE_BYTES: Final = 4 * 1024**3
 _MAX_DEPTH: Final = 60
 _MAX_PATH_LENGTH: Final = 1000
 _CHUNK_BYTES: Final = 1024 * 1024
+_CHECKED_BYTES: Final = 64 * 1024 * 1024
+"""Number of bytes after which the free space of the disk is checked again. A file without content of any size
+costs a build step nothing."""
 _MAX_HTTP_DATE: Final = 253_402_300_799
 """The last second of the year 9999, the maximum of an HTTP date."""
 _MIN_COMPRESSED_FILE_BYTES, _MAX_COMPRESSED_FILE_BYTES = 256, 64 * 1024 * 1024
@@ -144,13 +147,18 @@ def _count(number: int, noun: str) -> str:
 
 
 def publish(
-    source: Path, settings: SiteSettings, destination: Path, previous_release: Path | None = None
+    source: Path,
+    settings: SiteSettings,
+    destination: Path,
+    previous_release: Path | None = None,
+    check_room: Callable[[], None] = lambda: None,
 ) -> PublishReport:
     """Publishes a site into the empty folder `destination`. Files with equal content are hard links to the
-    former release's files."""
+    former release's files. `check_room` is called again and again, and raises PublishError if the
+    disk has too little room."""
     report = PublishReport()
     root = _site_root(source, settings)
-    copy = _Copier(destination, previous_release)
+    copy = _Copier(destination, previous_release, check_room)
     files: dict[str, SiteFile] = {}
     for path, real in _walk(root, report):
         if path in {REDIRECTS, HEADERS}:
@@ -271,8 +279,12 @@ def _open(path: Path) -> int:
 class _Copier:
     """Copies file contents into a release. Equal contents are stored once."""
 
-    def __init__(self, destination: Path, previous_release: Path | None) -> None:
-        self._into, self._former = destination, previous_release
+    def __init__(
+        self, destination: Path, previous_release: Path | None, check_room: Callable[[], None]
+    ) -> None:
+        self._into, self._former, self._check_room = destination, previous_release, check_room
+        self._unchecked = 0
+        """The bytes that were written since the last check of the disk."""
         self._compressed: dict[str, int] = {}
         self._left = _MAX_COMPRESSED_SITE_BYTES
 
@@ -284,6 +296,7 @@ class _Copier:
                 digest.update(piece)
                 target.write(piece)
                 size += len(piece)
+                self._note_written(len(piece))
                 if size > MAX_SITE_BYTES:
                     break
         name = digest.hexdigest()[:40]
@@ -291,6 +304,12 @@ class _Copier:
             new.rename(self._into / name)
         new.unlink(missing_ok=True)
         return name, size
+
+    def _note_written(self, size: int) -> None:
+        self._unchecked += size
+        if self._unchecked >= _CHECKED_BYTES:
+            self._unchecked = 0
+            self._check_room()
 
     def compress(self, name: str, size: int) -> int:
         """Creates a compressed copy if it saves enough space. Returns the size of the copy, or 0."""

@@ -13,6 +13,7 @@ import hashlib
 import uuid
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -83,13 +84,16 @@ class SiteStore:
             into = self._temporary_folder(service)
             try:
                 await in_thread(private_folder, into)
-                if await in_thread(is_short, into, self._reserve):
-                    raise PublishError(_DISK_SHORTAGE_ERROR)
+                await in_thread(self._check_room, into)
                 return await in_thread(self._publish, service, release, await export(into), settings)
             except OSError as error:
                 raise PublishError(_reason(error)) from error
             finally:
                 await in_thread(erase, into)
+
+    def _check_room(self, folder: Path) -> None:
+        if is_short(folder, self._reserve):
+            raise PublishError(_DISK_SHORTAGE_ERROR)
 
     def _temporary_folder(self, service: str) -> Path:
         return self._folder / service / f"{_DRAFT_PREFIX}{uuid.uuid4().hex[:12]}"
@@ -99,7 +103,7 @@ class SiteStore:
     ) -> PublishReport | None:
         final, new = self.at(service, release), private_folder(self._temporary_folder(service))
         with on_failure(lambda: erase(new)):
-            report = publish(source, settings, new, self._newest(service))
+            report = publish(source, settings, new, self._newest(service), partial(self._check_room, new))
             sync_file_system(new)
             self._remove(final)  # an incomplete release without an index
             return report if _rename_release(new, final) else None

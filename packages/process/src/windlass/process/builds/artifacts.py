@@ -28,6 +28,7 @@ import msgspec
 
 from windlass.base import filelock, subprocesses
 from windlass.base.atomic_files import sync_file_system
+from windlass.base.file_names import read_beginning
 from windlass.base.folder_removal import erase
 from windlass.base.log import log
 from windlass.builders.builder import BuildError
@@ -102,7 +103,7 @@ class ArtifactStore:
             try:
                 yield fresh, False
             finally:
-                if not (fresh / COMPLETE_FILE).exists():
+                if not is_complete(fresh):
                     _try_to_erase(fresh)
 
     def dependencies(self) -> list[Path]:
@@ -266,13 +267,18 @@ def _read(path: Path) -> Artifact | None:
 
 
 def mark_complete(folder: Path) -> None:
-    tree.fresh(folder / COMPLETE_FILE).write_text(str(folder))
+    with tree.fresh(folder / COMPLETE_FILE).open("xb") as file:
+        file.write(os.fsencode(folder))
 
 
 def is_complete(folder: Path) -> bool:
-    """Returns whether the folder is complete and still at its original path."""
+    """Returns whether the folder is complete and still at its original path.
+
+    Steps write to the folder: the file may be a pipe, which would block this, or a link to an endless file.
+    """
+    own = os.fsencode(folder)
     try:
-        return (folder / COMPLETE_FILE).read_text() == str(folder)
+        return read_beginning(folder, COMPLETE_FILE, len(own) + 1) == own
     except OSError:
         return False
 

@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from windlass.builders.builder import BuildError, Say
-from windlass.builders.small_files import read_small_text
+from windlass.builders.small_files import MAX_FILE_BYTES, read_small_text
 from windlass.process.builds import tree
 
 MAX_DEPTH: Final = 20
+MAX_FILES: Final = 1000
+"""Maximum number of files that are read. A file counts each time that it is included, because few files can
+include each other so often that their lines fill the memory."""
+MAX_LENGTH: Final = MAX_FILE_BYTES
+"""Maximum number of characters of all these files together."""
 
 _INCLUDE = re.compile(r"(?:-r\s*|--requirement(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
 _CONSTRAINT = re.compile(r"(?:-c\s*|--constraint(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
@@ -30,33 +35,53 @@ class Requirement(NamedTuple):
     """Whether the line is a constraint, which limits a version but does not install the package."""
 
 
-def requirements_in(file: Path, root: Path, say: Say, deep: int = 0) -> Iterator[Requirement]:
+def requirements_in(file: Path, root: Path, say: Say) -> Iterator[Requirement]:
     """Yields the lines of a requirements file, including the lines of included files."""
-    if deep > MAX_DEPTH:
-        raise BuildError(f"Fix {file.name}: it includes other files too deep, or itself.")
-    whole = tree.resolve_inside(root, file)
-    if whole is None or not whole.is_file():
-        name = file.relative_to(root) if file.is_relative_to(root) else file.name
-        raise BuildError(f"Commit the file {name}, or take it out of the requirements: it is not there.")
-    text = read_small_text(whole)
-    for line in text.replace("\0", "").splitlines():
-        plain = line.strip()
-        if not plain or plain.startswith("#"):
-            continue
-        if included := _INCLUDE.match(plain):
-            yield from _include(included["path"], file, root, say, deep, line)
-        elif limiting := _CONSTRAINT.match(plain):
-            for requirement in _include(limiting["path"], file, root, say, deep, line):
-                yield requirement._replace(limits=True)
-        else:
-            yield Requirement(_as_installed(line, say))
+    return _RequirementFiles(file, root, say).read(file, 0)
 
 
-def _include(path: str, file: Path, root: Path, say: Say, deep: int, line: str) -> Iterator[Requirement]:
-    if _URL.match(path):
-        yield Requirement(line)
-        return
-    yield from requirements_in(tree.within(root, file.parent, path, file.name), root, say, deep + 1)
+class _RequirementFiles:
+    """Reads a requirements file and the files that it includes."""
+
+    def __init__(self, file: Path, root: Path, say: Say) -> None:
+        self._name, self._root, self._say = file.name, root, say
+        self._files = self._length = 0
+
+    def read(self, file: Path, deep: int) -> Iterator[Requirement]:
+        if deep > MAX_DEPTH:
+            raise BuildError(f"Fix {file.name}: it includes other files too deep, or itself.")
+        whole = tree.resolve_inside(self._root, file)
+        if whole is None or not whole.is_file():
+            name = file.relative_to(self._root) if file.is_relative_to(self._root) else file.name
+            raise BuildError(f"Commit the file {name}, or take it out of the requirements: it is not there.")
+        text = read_small_text(whole)
+        self._count(len(text))
+        for line in text.replace("\0", "").splitlines():
+            plain = line.strip()
+            if not plain or plain.startswith("#"):
+                continue
+            if included := _INCLUDE.match(plain):
+                yield from self._include(included["path"], file, deep, line)
+            elif limiting := _CONSTRAINT.match(plain):
+                for requirement in self._include(limiting["path"], file, deep, line):
+                    yield requirement._replace(limits=True)
+            else:
+                yield Requirement(_as_installed(line, self._say))
+
+    def _count(self, length: int) -> None:
+        self._files += 1
+        self._length += length
+        if self._files > MAX_FILES or self._length > MAX_LENGTH:
+            raise BuildError(
+                f"Shorten {self._name}: with all that it includes, it is longer than {MAX_FILES} files or "
+                f"{MAX_LENGTH >> 20} MiB."
+            )
+
+    def _include(self, path: str, file: Path, deep: int, line: str) -> Iterator[Requirement]:
+        if _URL.match(path):
+            yield Requirement(line)
+            return
+        yield from self.read(tree.within(self._root, file.parent, path, file.name), deep + 1)
 
 
 def _as_installed(line: str, say: Say) -> str:

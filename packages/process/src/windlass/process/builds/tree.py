@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 from windlass.builders.builder import BuildError
+from windlass.process.tree_copy import copy_data
 
 
 def remove_escaping_links(root: Path, say: Callable[[str], None]) -> None:
@@ -40,10 +43,10 @@ def resolve_inside(root: Path, path: Path) -> Path | None:
 
 
 def fresh(path: Path) -> Path:
-    """Removes a file or link at a path that Windlass is about to write, and returns the path. A build step
-    may have put a link there, which the write would follow."""
-    if path.is_symlink() or path.is_file():
-        path.unlink()
+    """Removes everything but a folder from a path that Windlass is about to write, and returns the path. A
+    build step may have put a link there, which the write would follow, or a pipe, which would block it."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
     return path
 
 
@@ -57,7 +60,18 @@ def move(source: Path, target: Path) -> None:
 
 
 def copy(source: Path, target: Path) -> None:
-    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True, copy_function=_copy_file)
+
+
+def _copy_file(source: str | Path, target: str | Path) -> None:
+    """Copies a file with its holes. A build step can make a file of terabytes that is one hole."""
+    about = os.stat(source)  # noqa: PTH116
+    if not stat.S_ISREG(about.st_mode) or about.st_blocks * _BLOCK_BYTES >= about.st_size:
+        shutil.copy2(source, target)
+        return
+    with open(source, "rb") as old, open(target, "wb") as new:  # noqa: PTH123
+        copy_data(old.fileno(), new.fileno(), about.st_size)
+    shutil.copystat(source, target)
 
 
 def replace_file(source: Path, target: Path, *, own: bool = False) -> None:
@@ -73,7 +87,7 @@ def replace_file(source: Path, target: Path, *, own: bool = False) -> None:
             return
     except OSError:
         pass  # the file system has no hard links, or the file has too many
-    shutil.copy2(source, target)
+    _copy_file(source, target)
 
 
 def link(source: Path, target: Path) -> None:
@@ -83,12 +97,20 @@ def link(source: Path, target: Path) -> None:
     )
 
 
+_BLOCK_BYTES: Final = 512
+MAX_DIGEST_BYTES: Final = 4 << 30
+"""Maximum size of the files of a digest, including holes: a step can make a file of terabytes in no time."""
+
+
 def digest(root: Path, only: Iterable[Path] | None = None) -> str:
     """Returns a digest of the names, contents and modes of all files, or of the files and folders in
-    `only`."""
-    total = hashlib.sha256()
+    `only`. Raises BuildError if they are too large."""
+    total, left = hashlib.sha256(), MAX_DIGEST_BYTES
     for start in [root] if only is None else sorted(only):
         for path in [start, *walk(start)] if start.is_dir() and not start.is_symlink() else [start]:
+            left -= path.lstat().st_size
+            if left < 0:
+                raise BuildError(f"Make {path.name} smaller: with the others, it is larger than 4 GiB.")
             total.update(os.fsencode(os.path.relpath(path, root)) + b"\0" + _facts(path) + b"\0")
     return total.hexdigest()
 
