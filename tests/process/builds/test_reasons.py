@@ -6,7 +6,11 @@ from collections import deque
 
 import pytest
 
+from windlass.base.bounded import CallLimits
+from windlass.builders.detecting import bounded_detection
 from windlass.builders.remedies import failure
+from windlass.process.builds.node_engines import check_refusal
+from windlass.process.builds.python_versions import PythonRequirement, required_by_packages
 from windlass.process.builds.start import nothing_found
 
 MANY = ", ".join(f"1.{number}" for number in range(40))
@@ -75,3 +79,22 @@ def test_the_example_for_a_program_of_streamlit_runs_streamlit(tmp_path):
     # Negative control: other programs are run by Python.
     (tmp_path / "dashboard.py").write_text("import pandas  # not streamlit\n")
     assert "`python dashboard.py`" in str(nothing_found(tmp_path, "Python"))
+
+
+LINES = {
+    "connection broken by": "connection broken by" * 100,
+    "Because": "Because " * 100 + "a." * 600,
+    "Requires-Python": "a Requires-Python >=3 " * 90,
+    "No matching distribution": "No matching distribution found for a[" * 50,
+    "The engine": "a" * 2000,
+}
+"""Lines in which a search can take time that grows with the square or the cube of their length."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LINES)
+async def test_hostile_output_of_a_build_step_is_searched_within_seconds(name):
+    calls, lines = bounded_detection(CallLimits(seconds=10)), [LINES[name]] * 200
+    assert await calls.run("org", failure, "the build", 1, lines)
+    await calls.run("org", required_by_packages, lines, PythonRequirement())
+    await calls.run("org", check_refusal, lines, "22.1.0")

@@ -23,7 +23,12 @@ async def read_order(calls: BoundedCalls, function: Callable[..., T], order: Ord
     """Reads the files of a build in a subprocess. Raises BuildError if a resource limit is exceeded."""
     # The subprocess gets no secret, and no object that only works in this process.
     sent = replace(order, paused=nullcontext, cache_secret="")
+    return await read_files(calls, order.org, function, sent, *more)
+
+
+async def read_files(calls: BoundedCalls, org: str, function: Callable[..., T], *arguments: object) -> T:
+    """Reads files in a subprocess. Raises BuildError if a resource limit is exceeded."""
     try:
-        return await calls.run(order.org, function, sent, *more)
+        return await calls.run(org, function, *arguments)
     except OutOfBounds as error:
         raise BuildError(str(error)) from error

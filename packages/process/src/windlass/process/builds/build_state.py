@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from windlass.base import subprocesses
 from windlass.base.atomic_files import sync_file_system
+from windlass.base.bounded import BoundedCalls
 from windlass.base.private import private_folder
 from windlass.builders.builder import BuildError, Order
 from windlass.process.builds import tree
@@ -44,7 +45,10 @@ class BuildState:
         store: ArtifactStore,
         destination: Path,
         stack: ExitStack,
+        calls: BoundedCalls,
     ) -> None:
+        """`calls` read files of the repository."""
+        self.calls = calls
         self.order = order
         self.sources = code
         self.layout = code.layout

@@ -231,7 +231,7 @@ class NativeBuilder:
         tools.hide(order.source, ".")
         tools.hide(self._folder, "…")
         stack.callback(tools.end_all)
-        state = BuildState(order, code, tools, self._toolchains, caches, store, artifact, stack)
+        state = BuildState(order, code, tools, self._toolchains, caches, store, artifact, stack, self._calls)
         return await subprocesses.in_thread(_store_artifact, store, artifact, await make_artifact(state))
 
 

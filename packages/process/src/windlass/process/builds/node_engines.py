@@ -20,7 +20,9 @@ from windlass.detect import is_in_range
 from windlass.process.builds import tree
 from windlass.process.builds.node_runtime import MAJOR_VERSIONS
 
-_ENGINE_ERROR: Final = re.compile(r'(\S+): The engine "node" is incompatible .*Expected version "([^"]+)"')
+_ENGINE_ERROR: Final = re.compile(
+    r'(?<!\S)(\S{1,300}): The engine "node" is incompatible .*Expected version "([^"]{1,200})"'
+)
 """The error message of Yarn 1, which refuses to install in this case."""
 _MAX_NOTES: Final = 20
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from windlass.base import subprocesses
 from windlass.base.folder_removal import erase
+from windlass.builders.detecting import read_files
 from windlass.builders.node_managers import manager_of
 from windlass.builders.node_packages import Package
 from windlass.detect.install_variables import switches
@@ -47,17 +48,13 @@ async def install_node(state: BuildState) -> None:
         return
     root = state.sources.workspace or package
     manager = manager_of(root.folder, root.manager)
-    needed = await subprocesses.in_thread(
-        partial(
-            node.dependencies_of,
-            command=state.sources.install,
-            build=state.sources.build,
-            start_commands=state.sources.start.text,
-        ),
-        package,
-        root,
-        manager,
+    read = partial(
+        node.dependencies_of,
+        command=state.sources.install,
+        build=state.sources.build,
+        start_commands=state.sources.start.text,
     )
+    needed = await read_files(state.calls, state.order.org, read, package, root, manager)
     wanted, named_by = state.sources.wanted_node
     if needed.is_empty:
         used = await _node_and_manager(state, needed, wanted, named_by)

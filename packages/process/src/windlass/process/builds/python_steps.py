@@ -7,7 +7,7 @@ the package managers for them. The commands that Windlass reads itself start wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from windlass.base import subprocesses
 from windlass.builders.builder import BuildError
+from windlass.builders.detecting import read_files
 from windlass.detect.install_variables import switches
 from windlass.detect.python_runners import OPTIONS, RUNNERS
 from windlass.process.builds import python
@@ -65,7 +66,8 @@ async def install_python(state: BuildState) -> None:
     added = state.sources.added
     needed = python.PythonDependencies(added="\n".join(added), cwd=state.layout.folder) if added else None
     if declaration:
-        needed = await subprocesses.in_thread(python.dependencies_of, declaration, lines.append, added)
+        arguments = (_read_dependencies, declaration, added)
+        needed, lines = await read_files(state.calls, state.order.org, *arguments)
     for line in lines:
         state.say(line)
     if declaration and state.sources.install and not state.sources.package:
@@ -87,6 +89,14 @@ async def install_python(state: BuildState) -> None:
         if needed.project and not needed.whole:
             await _project(state, needed, version, venv, variables)
     _place_programs(state, version)
+
+
+def _read_dependencies(
+    declaration: python.DependencyDeclaration, added: Sequence[str]
+) -> tuple[python.PythonDependencies, list[str]]:
+    """Returns the dependencies, and lines for the build log."""
+    lines: list[str] = []
+    return python.dependencies_of(declaration, lines.append, added), lines
 
 
 async def build_python(state: BuildState) -> None:

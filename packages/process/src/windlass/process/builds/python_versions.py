@@ -82,10 +82,10 @@ _FORBIDDING_VALUES: Final = frozenset({"never", "manual", "false"})
 _IGNORED_RELEASE: Final = re.compile(r"([\w.!+]{1,40}) Requires-Python ([^;\n]{1,80})")
 """Matches a version of a package that pip ignores, because it requires another Python."""
 _NOT_FOUND: Final = re.compile(
-    r"No matching distribution found for ([\w.-]{1,100})(?:\[[^\]]*\])?([^\s;]{0,80})"
+    r"No matching distribution found for ([\w.-]{1,100})(?:\[[^\]\n]{0,200}\])?([^\s;]{0,80})"
 )
 _REFUSED_PACKAGE: Final = re.compile(
-    r"Package '([^']{1,100})' requires a different Python: \S+ not in '([^']{1,80})'"
+    r"Package '([^']{1,100})' requires a different Python: \S{1,40} not in '([^']{1,80})'"
     r"|depends on Python([<>=!~][^\s]{1,40}?),? "
 )
 
