@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import MutableMapping
+from typing import Any
 
 import pytest
 
@@ -24,10 +26,10 @@ async def test_an_upload_ends_with_its_token(
     size = {"size": 3 * len(PIECE), "sha256": "0" * 64}
     path = f"/application/{app}/upload"
     upload = (await world.post(path, size, token=made["token"]))["id"]
-    arriving: asyncio.Queue[dict[str, object]] = asyncio.Queue()
-    answers: list[dict[str, object]] = []
+    arriving: asyncio.Queue[MutableMapping[str, Any]] = asyncio.Queue()
+    answers: list[MutableMapping[str, Any]] = []
 
-    async def send(message: dict[str, object]) -> None:
+    async def send(message: MutableMapping[str, Any]) -> None:
         answers.append(message)
 
     scope = {
