@@ -28,6 +28,8 @@ USUAL = {
 )
 async def test_usual_mount_points_are_accepted(shared, own):
     await examine_mount_points(FakeDocker(USUAL), "c", shared, own)  # type: ignore[arg-type]
+    with pytest.raises(EngineError, match="/dev is at /dev"):
+        await examine_mount_points(FakeDocker(USUAL), "c", shared, [*own, "/dev"])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
