@@ -108,6 +108,7 @@ def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "project": f"/project/{project}",
         "environment": f"/environment/{environment}",
         "previews": f"/environment/{environment}/preview",
+        "deployment stages": f"/environment/{environment}/deploymentStage",
         "variables of an environment": f"/environment/{environment}/variables",
         "service": app,
         **{name: f"{app}/{name}" for name in tabs},

@@ -21,7 +21,6 @@ ALLOWED = {
     "core/words/audit.py": _CONTRACT,
     "core/words/events.py": _CONTRACT,
     "families/deployment_history.py": _CONTRACT,
-    "families/environment.py": "a description in the document of the API",
     "process/doctor.py": "advice of doctor",
     "store/tables/row_sizes.py": _STORE,
     "store/tables/sealed.py": _STORE,

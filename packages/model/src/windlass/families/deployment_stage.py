@@ -1,5 +1,4 @@
-"""A deployment stage: services of an environment that are deployed together, after those of earlier
-stages."""
+"""A deployment stage: a place in the order in which the services of an environment are deployed."""
 
 from __future__ import annotations
 

@@ -215,14 +215,15 @@ ENVIRONMENT_ACTIONS = (
         "deploy",
         EnvironmentStatus,
         "Deploy all services",
-        "Databases come first, then jobs and Terraform services, then containers and applications. Each "
-        "waits for those before it.",
+        "In the order of the deployment stages of the environment: by default, databases come first, then "
+        "jobs and the like, then programs. Each service waits for those of earlier stages. A service that "
+        "is skipped there is left out.",
     ),
     _start(
         "redeploy",
         EnvironmentStatus,
         "Deploy all services again, the same versions",
-        "With the present settings.",
+        "With the present settings. A service that is skipped in its deployment stage is left out.",
     ),
     _start("stop", EnvironmentStatus, "Stop all services", "Data, settings and history stay."),
     post(

@@ -21,7 +21,12 @@ from windlass.store.tables.audit import EventFilter
 from windlass.store.tables.certificates import CertificateRow, OrderRow
 from windlass.store.tables.challenge_records import ChallengeRecordRow
 from windlass.store.tables.deliveries import DeliveryRow
-from windlass.store.tables.deployment_stages import PlacedService, StagedServiceRow, StageRow
+from windlass.store.tables.deployment_stages import (
+    OpenInStage,
+    PlacedService,
+    StagedServiceRow,
+    StageRow,
+)
 from windlass.store.tables.deployments import DeploymentRow
 from windlass.store.tables.events import EventRow
 from windlass.store.tables.idempotency import IdempotentAnswer
@@ -80,6 +85,7 @@ __all__ = (
     "KeyHolder",
     "NameRow",
     "NameTaken",
+    "OpenInStage",
     "OrderRow",
     "OwnerRow",
     "PlaceHolder",

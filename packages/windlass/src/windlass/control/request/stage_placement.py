@@ -118,3 +118,14 @@ async def prepare_stages(ctx: Context, environment: Row) -> None:
                 await give_stages(ctx, tx, environment)
 
         await ctx.store.write(give)
+
+
+async def place_of(ctx: Context, tx: Tx, service: Row) -> int:
+    """Returns the place of a service's stage in its environment, from 1; 0 if the service was deleted."""
+    place = await tx.deployment_stages.place_of(service.id)
+    if place is None and await tx.resources.get(service.id):
+        environment = await tx.resources.get(service.parent)
+        if environment:
+            await give_stages(ctx, tx, environment)
+            place = await tx.deployment_stages.place_of(service.id)
+    return place or 0

@@ -116,12 +116,16 @@ async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     environment, name = await target(tx, call), action_name(call)
     services = await services_of(ctx, tx, environment)
     if _ENVIRONMENT_ACTIONS[name].ends:
-        services = [service for service in reversed(services) if await was_begun(tx, service)]
+        services = [service for service in services if await was_begun(tx, service)]
     elif skipped := await tx.deployment_stages.skipped(environment.id):
         services = [service for service in services if service.id not in skipped]
-    accepted = [await SERVICE_ACTIONS[name](ctx, tx, call, service, None) for service in services]
-    begun = [deployment.id for deployment, _ in accepted]
-    first = begun[-1 if _ENVIRONMENT_ACTIONS[name].ends else 0] if begun else environment.id
+    places = await tx.deployment_stages.places(environment.id)
+    in_order = sorted(services, key=lambda service: places.get(service.id, 0))
+    if _ENVIRONMENT_ACTIONS[name].ends:
+        in_order.reverse()
+    accepted = {service.id: await SERVICE_ACTIONS[name](ctx, tx, call, service, None) for service in in_order}
+    # The history shows the deployments of a request in the order of `services_of`, whatever the stages are.
+    first = accepted[services[0].id][0].id if services else environment.id
     return await _note_request(ctx, tx, call, environment, _ENVIRONMENT_ACTIONS[name].alone, first)
 
 

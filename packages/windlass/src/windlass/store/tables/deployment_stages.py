@@ -8,7 +8,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from windlass.store.tables.table import ChangeSession, Table, columns, places
+from windlass.store.tables.deployments import OPEN_STATES, DeploymentRow
+from windlass.store.tables.table import NEVER, ChangeSession, Table, columns, places
 
 OF_USER: Final = -1
 """The value of `takes` of stages that take no new services by default."""
@@ -32,6 +33,19 @@ class StagedServiceRow(Struct, frozen=True, gc=False):
     is_skipped: int
     created: int
     changed: int
+
+
+class OpenInStage(Struct, frozen=True, gc=False):
+    """A waiting or running deployment, with the place of its service's stage."""
+
+    deployment: DeploymentRow
+    """Without its sealed workload."""
+    family: str
+    place: int
+
+    @property
+    def org(self) -> str:
+        return self.deployment.org
 
 
 class PlacedService(Struct, frozen=True, gc=False):
@@ -58,6 +72,23 @@ WHERE staged_service.environment = $1 ORDER BY resource.created, resource.id"""
 SERVICES_OF_STAGE: Final = f"""{_PLACED}
 WHERE staged_service.stage = $1 ORDER BY resource.created, resource.id"""
 ANY_OF_STAGE: Final = "SELECT service FROM staged_service WHERE stage = $1 LIMIT 1"
+PLACE_OF: Final = """
+SELECT deployment_stage.place FROM staged_service
+JOIN deployment_stage ON deployment_stage.id = staged_service.stage WHERE staged_service.service = $1"""
+PLACES: Final = """
+SELECT staged_service.service, deployment_stage.place FROM staged_service
+JOIN deployment_stage ON deployment_stage.id = staged_service.stage WHERE staged_service.environment = $1"""
+_OPEN_COLUMNS: Final = columns(DeploymentRow, "deployment").replace("deployment.sealed", "NULL")
+# SQLite keeps the table order of a CROSS JOIN. Otherwise it might begin with all open deployments of the
+# installation.
+OPEN_DEPLOYMENTS: Final = f"""
+SELECT {_OPEN_COLUMNS}, resource.family, deployment_stage.place
+FROM deployment_stage CROSS JOIN staged_service CROSS JOIN deployment CROSS JOIN resource
+WHERE deployment_stage.environment = $1 AND deployment_stage.place >= $2 AND deployment_stage.place <= $3
+    AND staged_service.stage = deployment_stage.id
+    AND deployment.service = staged_service.service AND deployment.status IN ({OPEN_STATES})
+    AND resource.id = staged_service.service
+ORDER BY deployment_stage.place, resource.created, resource.id, deployment.number"""
 SKIPPED: Final = "SELECT service FROM staged_service WHERE environment = $1 AND is_skipped = 1"
 PLACE: Final = f"""
 INSERT INTO staged_service ({_SERVICE}) VALUES ({places(len(StagedServiceRow.__struct_fields__))})
@@ -91,6 +122,23 @@ class DeploymentStageTable(Table):
 
     async def has_services(self, stage: str) -> bool:
         return await self._session.one(ANY_OF_STAGE, stage) is not None
+
+    async def place_of(self, service: str) -> int | None:
+        """Returns the place of a service's stage; None if it is in none."""
+        row = await self._session.one(PLACE_OF, service)
+        return int(row[0]) if row else None
+
+    async def places(self, environment: str) -> dict[str, int]:
+        """Returns the place of the stage of each service of an environment."""
+        return {row[0]: row[1] for row in await self._session.all(PLACES, environment)}
+
+    async def open_deployments(
+        self, environment: str, first: int = 0, last: int = NEVER
+    ) -> list[OpenInStage]:
+        """Returns the waiting and running deployments of an environment in the order of its stages, from the
+        place `first` to the place `last`."""
+        rows = await self._session.all(OPEN_DEPLOYMENTS, environment, first, last)
+        return [OpenInStage(DeploymentRow(*row[:-2]), row[-2], row[-1]) for row in rows]
 
     async def skipped(self, environment: str) -> set[str]:
         """Returns the services that deployments of the whole environment leave out."""

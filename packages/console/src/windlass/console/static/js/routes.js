@@ -29,6 +29,7 @@ const LISTS = {
   __proto__: null, // Its names are those of addresses.
   member: { load: () => import("./pages/members.js"), shows: ["inviteMember"] },
   preview: { load: () => import("./pages/previews.js") },
+  deploymentStage: { load: () => import("./pages/stages.js") },
 };
 
 // Kinds of services whose new ones have a page made by hand; all others have a form of the API.

@@ -21,6 +21,13 @@ export const previews = {
   removeWill: "Its services, databases and volumes are deleted. Its pull request gets no other preview by itself.",
 };
 
+export const stages = {
+  title: "Deployment stages", about: "The environment is deployed from the first stage to the last. Services of one stage are deployed side by side; if one fails, later stages do not begin.", create: "New stage", edit: "Change name and description", description: "Description", empty: "No service", created: "The stage is the last one.", saved: "The stage is changed.",
+  earlier: "Earlier", later: "Later", earlierOf: (name) => `Deploy ${name} earlier`, laterOf: (name) => `Deploy ${name} later`, isFirst: (name) => `${name} is the first stage.`, isLast: (name) => `${name} is the last stage.`, moved: (name, order) => `${name} is stage ${order} now.`,
+  actionsOf: (name) => `Actions of ${name}`, moveTo: (name) => `Move to ${name}`, placed: (name, stage) => `${name} is in ${stage} now.`, skipped: "skipped", skip: "Leave out of deployments of all", include: "Include in deployments of all", leftOut: (name) => `Deployments of the whole environment leave ${name} out.`, included: (name) => `Deployments of the whole environment include ${name}.`,
+  removeWill: "Only a stage without services can be deleted.",
+};
+
 export const environmentTexts = {
   nameExample: "staging", mode: "What it is for", modeHelp: "Webhooks and lists can be limited to one kind.", modes: { PRODUCTION: "what visitors use", STAGING: "the last test before", DEVELOPMENT: "work in progress" },
 };

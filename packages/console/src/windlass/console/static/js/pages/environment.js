@@ -117,27 +117,38 @@ function list(rows, state, place) {
   rows.length > Math.max(most, AT_ONCE) && [button(words.showMore, () => ((state.most += AT_ONCE), place.update())), h("span", { class: "muted" }, ` ${text.ofAll(shown.length, rows.length)}`)]];
 }
 
-// The list of the API has services in the order in which they are deployed.
+// Services in the order of their stages, and those that deployments of the whole environment leave out.
+async function staged({ path, services }) {
+  const placed = (await api.all(`${path}/deploymentStage`)).flatMap((stage) => stage.services.map(({ service_id: id, is_skipped }) => [id, { order: stage.deployment_order, is_skipped }]));
+  const stages = new Map(placed);
+  const sorted = [...services].sort((one, other) => (stages.get(one.id)?.order || 0) - (stages.get(other.id)?.order || 0));
+  return { sorted, skipped: new Set(placed.filter(([, { is_skipped }]) => is_skipped).map(([id]) => id)) };
+}
+
 function inOrder(services) {
   return [h("p", { class: "muted" }, text.order), h("ol", { class: "order" }, services.map((service) => h("li", {}, service.name, " ", h("span", { class: "muted" }, words.readable(service.service_type)))))];
 }
 
-async function deployAll({ path, environment, services }) {
+async function deployAll(state) {
+  const { path, environment } = state;
+  const { sorted, skipped } = await staged(state);
+  const services = sorted.filter(({ id }) => !skipped.has(id));
   const about = [text.deployAllWill(services.length), ...inOrder(services)];
   if (!(await confirm(text.deployAllTitle(environment.name), about, { action: text.deployAll }))) return;
   await api.post(`${path}/deploy`);
   say(text.deployAllDone(services.length));
 }
 
-async function stopAll({ path, environment, services }) {
-  const about = [words.actions.stop.will, ...inOrder([...services].reverse())];
+async function stopAll(state) {
+  const { path, environment } = state;
+  const about = [words.actions.stop.will, ...inOrder((await staged(state)).sorted.reverse())];
   if (!(await confirm(words.actions.stop.title(environment.name), about, { action: text.stopAll, danger: true }))) return;
   await api.post(`${path}/stop`);
   say(words.actions.stop.done(environment.name));
 }
 
 async function chosenDo(state, place, action) {
-  const services = state.services.filter((service) => state.chosen.has(service.id));
+  const services = (await staged(state)).sorted.filter((service) => state.chosen.has(service.id));
   const word = action === "deploy" ? text.deployChosen(services.length) : text.stopChosen(services.length);
   const about = action === "deploy" ? [text.deployAllWill(services.length), ...inOrder(services)] : [words.actions.stop.will, ...inOrder([...services].reverse())];
   if (!(await confirm(word, about, { action: word, danger: action === "stop" }))) return;

@@ -1,0 +1,44 @@
+"""The page of deployment stages: stages are moved by keyboard, and services from stage to stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.servers import Repository, Server
+from tests.browser.test_everybody import findings
+
+pytestmark = pytest.mark.nightly
+
+NewPage = Callable[..., Page]
+
+
+def order(server: Server, environment: str) -> list[str]:
+    listed = server.call("GET", f"/environment/{environment}/deploymentStage")["results"]
+    return [stage["name"] for stage in listed]
+
+
+def test_stages_and_services_are_moved(server: Server, new_page: NewPage, repository: Repository) -> None:
+    environment = server.environment(project="Staged")
+    app = server.application(environment, repository, "web")
+    page = new_page(f"/environment/{environment}/deploymentStage", bypass_csp=True, reduced_motion="reduce")
+    later = page.get_by_role("button", name="Later").first
+    later.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#notices")).to_contain_text("default-databases is stage 2 now")
+    assert order(server, environment) == ["default-jobs", "default-databases", "default-applications"]
+    assert findings(page) == []
+    page.get_by_label("Actions of web").click()
+    page.get_by_role("button", name="Move to default-jobs").click()
+    expect(page.locator("#notices")).to_contain_text("web is in default-jobs now")
+    page.get_by_label("Actions of web").click()
+    page.get_by_role("button", name="Leave out of deployments of all").click()
+    expect(page.locator(".staged")).to_contain_text("skipped")
+    stage = server.call("GET", f"/service/{app}/deploymentStage")
+    assert (stage["name"], stage["services"][0]["is_skipped"]) == ("default-jobs", True)
+    page.get_by_role("button", name="New stage").click()
+    page.locator("dialog[open]").get_by_label("Name").fill("pages")
+    page.locator("dialog[open]").get_by_role("button", name="Create").click()
+    expect(page.locator(".stages")).to_contain_text("4. pages")
