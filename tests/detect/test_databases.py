@@ -211,3 +211,21 @@ def test_variables_that_the_code_reads_show_the_database_that_it_needs(files, ne
 )
 def test_a_database_that_is_not_certain_is_not_needed(files):
     assert needs_of(files) == {}
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        ({"requirements.txt": "flask\n", "app.py": f"{FLASK}os.environ['SECRET_KEY']\n"}, ["SECRET_KEY"]),
+        (
+            {"package.json": package("express", start="node x.js"), "x.js": "sign(process.env.JWT_SECRET)"},
+            ["JWT_SECRET"],
+        ),
+        ({"pom.xml": POM, f"{RESOURCES}/application.yml": "jwt:\n  key: ${JWT_SECRET}\n"}, ["JWT_SECRET"]),
+        # Those of other services are not for the application to choose.
+        ({"requirements.txt": "flask\n", "app.py": f"{FLASK}os.environ['AWS_SECRET_ACCESS_KEY']\n"}, []),
+        ({"requirements.txt": "flask\n", "app.py": f"{FLASK}os.environ['GITHUB_CLIENT_SECRET']\n"}, []),
+    ],
+)
+def test_secrets_of_the_application_itself_are_found(files, names):
+    assert detect(tree_of(files)).own_secrets == names

@@ -1,15 +1,16 @@
-"""Finds the variables from which the code of an application takes the access to a database."""
+"""Finds the variables from which the code of an application takes secrets, and the access to databases."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
 
 from windlass.detect.database_names import part_of
 from windlass.detect.known_files import KnownFiles
+from windlass.detect.own_secrets import is_own_secret
 
 _MAX_FILES: Final = 120
 _MAX_FILE_BYTES: Final = 64 << 10
@@ -71,27 +72,35 @@ class ReadVariable(Struct, frozen=True):
     file: str
 
 
-class DatabaseReads(Struct, frozen=True):
+class FoundReads(Struct, frozen=True):
     variables: tuple[ReadVariable, ...]
+    """Variables with a part of the access to a database."""
     text: str
     """The files that read them."""
+    own_secrets: Mapping[str, str]
+    """Variables with secrets of the application itself, each with the file that reads it."""
 
 
-def read_variables(files: KnownFiles) -> DatabaseReads:
-    """Returns the variables that the files read, the first file that names each of them, and the text of
-    these files. A file that names SQLite is left out: its program runs without these variables."""
+def read_variables(files: KnownFiles) -> FoundReads:
+    """Returns the variables that the files read. A file that names SQLite does not count for databases: its
+    program runs without one."""
+    own_secrets: dict[str, str] = {}
     found: dict[str, ReadVariable] = {}
     texts: list[str] = []
     for path in _paths(files):
         text = _text(files, path)
-        names = [name for name in _names(path, text) if _part(name) and not _FOR_TESTS.search(name)]
+        read = [name for name in _names(path, text) if not _FOR_TESTS.search(name)]
+        for name in filter(is_own_secret, read):
+            own_secrets.setdefault(name, path)
+        names = [name for name in read if _part(name)]
         if not names or _IN_MEMORY.search(text):
             continue
         texts.append(text)
         for name in names:
             if len(found) < _MAX_NAMES:
                 found.setdefault(name, ReadVariable(name, _part(name), path))
-    return DatabaseReads(tuple(found.values()), "\n".join(texts))
+    kept = dict(list(own_secrets.items())[:_MAX_NAMES])
+    return FoundReads(tuple(found.values()), "\n".join(texts), kept)
 
 
 def _part(name: str) -> str:

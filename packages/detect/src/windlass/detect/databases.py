@@ -14,10 +14,10 @@ from windlass.detect.database_names import (
     kind_of_type,
     prefix_of,
 )
-from windlass.detect.database_reads import DIALECT, SSL, DatabaseReads, ReadVariable, read_variables
+from windlass.detect.database_reads import DIALECT, SSL, FoundReads, ReadVariable, read_variables
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.recipe import DatabaseVariable, NeededDatabase, Recipe
-from windlass.detect.spring_databases import spring_databases
+from windlass.detect.spring_databases import spring_databases, spring_secrets
 
 _MANIFESTS: Final = (
     "package.json", "requirements.txt", "pyproject.toml", "Pipfile", "go.mod", "Cargo.toml", "pom.xml",
@@ -44,14 +44,18 @@ _PROVIDER: Final = re.compile(r"\bprovider\s*+=\s*+\"(postgresql|mysql|mongodb|s
 
 
 def choose_databases(files: KnownFiles, recipe: Recipe) -> None:
-    """Chooses the databases whose access the code takes from variables."""
-    found = spring_databases(files) if recipe.language == "Java" else list(_by_code(files))
+    """Chooses the databases whose access the code takes from variables, and those with its secrets."""
+    reads = read_variables(files)
+    found = spring_databases(files) if recipe.language == "Java" else list(_by_code(files, reads))
     if found:
         recipe.choose(" ".join(reason for _, reason in found), databases=[need for need, _ in found])
+    own_secrets = {**reads.own_secrets, **(spring_secrets(files) if recipe.language == "Java" else {})}
+    if own_secrets:
+        file = next(iter(own_secrets.values()))
+        recipe.choose(f"{file} takes a secret of the application from it.", own_secrets=list(own_secrets))
 
 
-def _by_code(files: KnownFiles) -> Iterator[tuple[NeededDatabase, str]]:
-    reads = read_variables(files)
+def _by_code(files: KnownFiles, reads: FoundReads) -> Iterator[tuple[NeededDatabase, str]]:
     if not reads.variables:
         return
     packages = _packages(files)
@@ -102,7 +106,7 @@ def _has_client(kind: KnownDatabase, packages: str) -> bool:
     return bool(re.search(_CLIENTS[kind.type], packages, re.MULTILINE | re.IGNORECASE))
 
 
-def _usual_kind(packages: str, reads: DatabaseReads) -> KnownDatabase | None:
+def _usual_kind(packages: str, reads: FoundReads) -> KnownDatabase | None:
     """Returns the kind of the variables whose names tell none, such as DB_HOST: that of the only client, or
     of the only client that the code names. None if that is not certain."""
     if provider := _PROVIDER.search(reads.text):

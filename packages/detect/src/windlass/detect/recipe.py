@@ -82,6 +82,10 @@ class Recipe(Struct, kw_only=True):
     databases: Annotated[
         list[NeededDatabase], Meta(description="Databases whose access the code takes from variables")
     ] = field(default_factory=list)
+    own_secrets: Annotated[
+        list[str],
+        Meta(description="Variables with secrets of the application itself, for which any text will do"),
+    ] = field(default_factory=list)
     reasons: Annotated[dict[str, str], Meta(description="For each value that was found, its reason")] = field(
         default_factory=dict
     )

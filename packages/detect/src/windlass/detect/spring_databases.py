@@ -7,6 +7,7 @@ from typing import Final
 
 from windlass.detect.database_names import MAIN_DATABASE, kind_of_type, prefix_of
 from windlass.detect.known_files import KnownFiles
+from windlass.detect.own_secrets import is_own_secret
 from windlass.detect.recipe import DatabaseVariable, NeededDatabase
 
 _FOLDER: Final = "src/main/resources"
@@ -49,6 +50,13 @@ def spring_databases(files: KnownFiles) -> list[tuple[NeededDatabase, str]]:
     if mongo and not found:
         found.append((_mongo(mongo), _reason(path, "MONGODB")))
     return found
+
+
+def spring_secrets(files: KnownFiles) -> dict[str, str]:
+    """Returns the variables with secrets of the application that the properties name, each with the file."""
+    path, properties = _properties(files)
+    names = (name for value in properties.values() for name in _VARIABLE.findall(value))
+    return {name: path for name in names if is_own_secret(name)}
 
 
 def _reason(path: str, type: str) -> str:

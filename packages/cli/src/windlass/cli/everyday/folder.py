@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +25,7 @@ from windlass.cli.contexts import normal_url
 from windlass.cli.deployments import is_gone, say
 from windlass.cli.everyday.call import context_option, environment_option
 from windlass.cli.everyday.init_databases import DatabaseMaker
+from windlass.cli.everyday.init_variables import EXAMPLE_FILES, VariableMaker
 from windlass.cli.git_folder import GitFolder, git_folder
 from windlass.cli.linked_folder import (
     LINK_FILE,
@@ -106,19 +107,19 @@ def _why_unreadable(api: Api, source: Mapping[str, Any]) -> str:
 
 
 _OWN_FILE: Final = ".env"
-_EXAMPLE_FILES: Final = (".env.example", ".env.sample", ".env.template", ".env.dist", "example.env")
 _MANIFEST: Final = "app.json"
 _NAME: Final = re.compile(r"^[ \t]*+(?:export[ \t]++)?([A-Za-z_]\w{0,200}+)[ \t]*+=", re.MULTILINE)
 _MAX_FILE_BYTES: Final = 100_000
 _MAX_SHOWN_VARIABLES: Final = 8
 
 
-def hint_at_variables(folder: Path) -> str:
-    """Returns how to set the variables that files in the folder declare; empty if there are none."""
+def hint_at_variables(folder: Path, done: Collection[str] = ()) -> str:
+    """Returns how to set the variables that files in the folder declare, without those that are set; empty if
+    there are none."""
     if (folder / _OWN_FILE).is_file():
         return f"{_OWN_FILE} is never uploaded. Set its variables with: windlass env import {_OWN_FILE}"
-    for name in (*_EXAMPLE_FILES, _MANIFEST):
-        if variables := _names_in(folder, name):
+    for name in (*EXAMPLE_FILES, _MANIFEST):
+        if variables := [variable for variable in _names_in(folder, name) if variable not in done]:
             shown = ", ".join(variables[:_MAX_SHOWN_VARIABLES]) + (
                 ", …" if len(variables) > _MAX_SHOWN_VARIABLES else ""
             )
@@ -203,8 +204,8 @@ def init(
     """Make this folder an application: detect it, create it, and link the folder with it.
 
     Asks for its name, its project and environment, and its port, unless they are given as options or there is
-    no terminal. What is missing is created, also the databases that its code needs: their variables are set.
-    The application is not deployed yet. `windlass up` deploys it.
+    no terminal. What is missing is created, also the databases that its code needs: their variables are set,
+    its own secrets to random texts, and others as in .env.example. `windlass up` deploys it.
 
     A git repository without a remote, or any with --push, gets the remote `windlass`: then
     `git push windlass main` deploys it.
@@ -236,10 +237,16 @@ def init(
     write_link(folder, link)
     note_link(folder, link)
     _show_other_processes(recipe, link, application)
-    if recipe.databases and database is not False and "source" in application:  # it is new
-        confirm: Callable[[str], bool] = _confirm if asks and not database else lambda _question: True
-        DatabaseMaker(api, application, say).provide(recipe.databases, confirm)
-    if hint := hint_at_variables(folder / below):
+    done: Collection[str] = ()
+    if "source" in application:  # it is new
+        agree: Callable[[str], bool] = _confirm if asks else lambda _question: True
+        if database is not False:
+            is_sure = bool(database)
+            DatabaseMaker(api, application, say).provide(
+                recipe.databases, lambda question: is_sure or agree(question)
+            )
+        done = VariableMaker(api, application, say).provide(recipe, folder / below, agree)
+    if hint := hint_at_variables(folder / below, done):
         say(hint)
     if wants_json(as_json):
         print_json({**msgspec.to_builtins(link), "id": application["id"]})
@@ -454,9 +461,16 @@ def _show_recipe(recipe: Recipe) -> None:
     start = recipe.start or (f"the files in {recipe.static_folder}" if recipe.static_folder else "")
     if shown or start:
         say(f"Detected {shown or 'an application'}{f': {plain(start)}' if start else ''}")
-    done = {database_remark(need) for need in recipe.databases}  # what this command does
-    for problem in (*recipe.problems, *(remark for remark in recipe.remarks if remark not in done)):
-        say(plain(problem))
+    for problem in (*recipe.problems, *recipe.remarks):
+        if not _is_done(problem, recipe):
+            say(plain(problem))
+
+
+def _is_done(problem: str, recipe: Recipe) -> bool:
+    """Returns whether this command does what the plan proposes."""
+    return problem in map(database_remark, recipe.databases) or any(
+        f"`windlass secrets set {shlex.quote(name)}=" in problem for name in recipe.own_secrets
+    )
 
 
 def _show_other_processes(recipe: Recipe, link: FolderLink, application: Mapping[str, Any]) -> None:

@@ -1,0 +1,16 @@
+"""Names of variables with a secret of the application itself, such as the key that signs its sessions: any
+random text will do."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_OWN_SECRET: Final = re.compile(
+    r"(?:(?:APP|DJANGO|FLASK|EXPRESS|NEXT_?AUTH|AUTH|BETTER_AUTH|JWT|SESSION|COOKIE|CSRF|ACCESS|REFRESH|TOKEN)_)"
+    r"{0,3}SECRET(?:_KEY(?:_BASE)?|_TOKEN)?|JWT_?(?:SECRET|KEY)|(?:ACCESS|REFRESH)_?TOKEN_?SECRET|SESSION_KEY"
+)
+
+
+def is_own_secret(name: str) -> bool:
+    return bool(_OWN_SECRET.fullmatch(name.upper()))

@@ -1,0 +1,47 @@
+"""`windlass init` sets the secrets of an application and the variables of its example file."""
+
+from __future__ import annotations
+
+import pytest
+
+CODE = (
+    "import os\nfrom flask import Flask\napp = Flask(__name__)\napp.secret_key = os.environ['SECRET_KEY']\n"
+)
+EXAMPLE = """# of the shop
+GREETING=hello
+PORT=5000
+NODE_ENV=development
+JWT_SECRET=changeme
+DB_HOST=localhost
+ADMIN_PASSWORD=admin
+MAIL_KEY=
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "app.py").write_text(CODE)
+    (tmp_path / "requirements.txt").write_text("flask\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+async def test_init_sets_secrets_to_random_texts_and_other_variables_as_in_the_example_file(windlass, folder):
+    (folder / ".env.example").write_text(EXAMPLE)
+    said = await windlass("init", "--name", "web", "-e", "shop/production")
+    assert said.code == 0, said
+    assert "Set SECRET_KEY, JWT_SECRET to random texts." in said.err, said.err
+    assert "Set GREETING as in .env.example. Correct what is a placeholder." in said.err
+    assert ".env.example names variables: PORT, NODE_ENV, DB_HOST, ADMIN_PASSWORD, MAIL_KEY" in said.err
+    listed = (await windlass.done("env", "list"))["results"]
+    assert {entry["key"]: entry["value"] for entry in listed} == {"GREETING": "hello"}
+    kept = (await windlass.done("secrets", "list"))["results"]
+    assert {entry["key"] for entry in kept} == {"SECRET_KEY", "JWT_SECRET"}
+
+
+async def test_a_link_out_of_the_folder_gives_no_variables(windlass, folder, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside") / "file"
+    outside.write_text("GREETING=hello\n")
+    (folder / ".env.example").symlink_to(outside)
+    said = await windlass("init", "--name", "web", "-e", "shop/production")
+    assert (said.code, "GREETING" in said.err) == (0, False), said
