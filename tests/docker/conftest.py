@@ -8,7 +8,7 @@ import pytest
 
 from tests.docker.watched import Watched, nothing_left
 from tests.engines.dockers import docker_host
-from windlass.docker.builds import engine_turn
+from windlass.docker.builds import engine_turn, engine_version
 from windlass.docker.client import Docker
 
 
@@ -16,6 +16,12 @@ from windlass.docker.client import Docker
 def short_pauses(monkeypatch):
     """Builds of other test processes have their turns at the same engine."""
     monkeypatch.setattr(engine_turn, "_RETRY_PAUSE", 0.2)
+
+
+@pytest.fixture(autouse=True)
+def mended_runc(monkeypatch):
+    """Builds have mounts, whatever runc the engine has: `builds/test_engine_version.py` has the promise."""
+    monkeypatch.setattr(engine_version, "trusts_devices", lambda version: False)
 
 
 @pytest.fixture(scope="module")

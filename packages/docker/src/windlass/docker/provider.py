@@ -27,6 +27,7 @@ from windlass.base.addresses import Reach
 from windlass.base.errors import BadSetting, Invalid
 from windlass.base.subprocesses import in_thread
 from windlass.docker import names
+from windlass.docker.builds.engine_version import runc_version, trusts_devices
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.engine_memory import is_limited, is_preferred
 from windlass.docker.client.subnets import build_reserve, free_subnets, read_range, taken_subnets
@@ -176,7 +177,7 @@ class DockerProvider:
 
     async def diagnose(self, settings: DockerSettings) -> AsyncIterator[Finding]:
         yield ok("Databases", "PostgreSQL, MySQL, MongoDB and Redis run from their images, in any version")
-        for check in (_build_steps, _build_cache, _networks, _memory):
+        for check in (_build_steps, _runc, _build_cache, _networks, _memory):
             async for finding in check(settings):
                 yield finding
         yield kernel_limits((AIO_LIMIT, INOTIFY_LIMIT, NEIGHBOUR_LIMIT))
@@ -314,6 +315,23 @@ async def _build_steps(settings: DockerSettings) -> AsyncIterator[Finding]:
         yield warn(
             "Build steps", state, "update Docker, unless your distribution has fixed this in its version"
         )
+
+
+async def _runc(settings: DockerSettings) -> AsyncIterator[Finding]:
+    docker = Docker(settings.host)
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            version = await docker.json("GET", "/version")
+    except (Away, EngineRefused, TimeoutError):
+        return  # The check of the engine reports it.
+    finally:
+        await docker.close()
+    if isinstance(version, dict) and trusts_devices(version):
+        state = (
+            f"{runc_version(version)} of Docker lets steps with mounts out of their container "
+            "(CVE-2025-31133): builds have no caches, and none with RUN --mount=type=bind"
+        )
+        yield warn("Build steps", state, "update runc to 1.2.8, 1.3.3 or later")
 
 
 def lets_steps_out(version: str) -> bool:

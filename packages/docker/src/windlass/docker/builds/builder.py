@@ -25,6 +25,7 @@ from windlass.base.dockerignore import DOCKERIGNORE
 from windlass.base.log import log
 from windlass.builders.builder import BuildError, BuilderUnavailable, Order, Say
 from windlass.builders.detecting import bounded_detection, read_order
+from windlass.docker.builds import engine_version
 from windlass.docker.builds.build_network import BuildNetworks
 from windlass.docker.builds.build_turns import BuildOwner, BuildTurns
 from windlass.docker.builds.context import packing
@@ -255,8 +256,10 @@ class DockerBuilder:
         # Imported at the first build: the module loads all frameworks, which would delay the start.
         from windlass.docker.builds.recipes import choose_dockerfile  # noqa: PLC0415
 
-        chosen = await read_order(self._calls, choose_dockerfile, order, kit)
-        around = await self._around(order, chosen, kit)
+        version = await self._docker.json("GET", "/version")
+        has_caches = kit and not engine_version.trusts_devices(version)
+        chosen = await read_order(self._calls, choose_dockerfile, order, has_caches)
+        around = self._around(order, chosen, kit, version)
         return _Read(chosen, around, await _rewrite(chosen, around))
 
     async def _read_plain(self, order: Order, say: Say) -> _Read | None:
@@ -284,8 +287,15 @@ class DockerBuilder:
             base = await self._base(ref, order, read.around, say)
             digests[ref] = by_digest(ref, base)
             bases.append(base)
-        around = replace(read.around, digests=digests, inherited=inherited(bases))
+        around = replace(
+            read.around,
+            digests=digests,
+            inherited=inherited(bases),
+            has_volumes=any(map(engine_version.has_volumes, bases)),
+        )
         guarded = await _rewrite(read.chosen, around)
+        if guarded.leaves_out_caches:
+            say(f"Cache mounts of RUN are left out. To use them, {engine_version.UPDATE}")
         files = replace(read.chosen.files, text=guarded.text)
         return replace(read.chosen, files=files), guarded.arguments
 
@@ -388,15 +398,18 @@ class DockerBuilder:
         headers = {name.lower(): value for name, value in (await self._docker.ping()).items()}
         return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
 
-    async def _around(self, order: Order, dockerfile: ChosenDockerfile, kit: bool) -> Around:
-        version = await self._docker.json("GET", "/version")
+    def _around(
+        self, order: Order, dockerfile: ChosenDockerfile, kit: bool, version: Mapping[str, Any]
+    ) -> Around:
         return Around(
             service=order.service,
             scope=self._scope(order),
             arguments=order.arguments,
-            platform=_platform(version),
-            heredocs=kit and _major(version) >= HEREDOCS_SINCE,
+            platform=engine_version.platform_arguments(version),
+            heredocs=kit and engine_version.major_version(version) >= HEREDOCS_SINCE,
             stage=dockerfile.stage,
+            refuses_mounts=engine_version.trusts_devices(version),
+            refuses_volumes=engine_version.trusts_devices(version) and not kit,
         )
 
     def _scope(self, order: Order) -> str:
@@ -571,18 +584,6 @@ def _default_shell(kit: bool) -> str:
     if kit:
         return "Building with BuildKit"
     return "Building with the classic builder, without BuildKit: it does not support RUN --mount"
-
-
-def _platform(version: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the platform build arguments. The engine builds for its own platform."""
-    os, arch = str(version.get("Os", "linux")), str(version.get("Arch", "amd64"))
-    values = {"PLATFORM": f"{os}/{arch}", "OS": os, "ARCH": arch, "VARIANT": ""}
-    return {f"{side}{name}": value for side in ("TARGET", "BUILD") for name, value in values.items()}
-
-
-def _major(version: Mapping[str, Any]) -> int:
-    number = str(version.get("Version", "")).partition(".")[0]
-    return int(number) if number.isdecimal() else 0
 
 
 def limits_of(order: Order) -> dict[str, int]:

@@ -22,6 +22,7 @@ from windlass.builders.builder import BuildError
 from windlass.builders.dockerfile import Dockerfile, Stage
 from windlass.builders.instructions import UNCERTAIN, DockerfileError, Heredoc, Instruction
 from windlass.builders.substitution import BadWord, substitute
+from windlass.docker.builds.engine_version import UPDATE, step_with_volumes
 from windlass.docker.builds.expansion import FromImages, check_expansion
 from windlass.engines.image_names import NOT_ITS_OWN, is_ours, with_registry
 
@@ -99,6 +100,12 @@ class Around(Struct, frozen=True, kw_only=True):
     """Checked images: maps the name in the Dockerfile to the reference that replaces it."""
     heredocs: bool
     """Whether the engine supports heredocs."""
+    refuses_mounts: bool = False
+    """Whether steps with mounts could reach the engine's machine: see `engine_version`."""
+    refuses_volumes: bool = False
+    """Whether steps have the volumes of images, and could reach the engine's machine with them."""
+    has_volumes: bool = False
+    """Whether base images have volumes."""
     stage: str | None = None
     """Name of the target stage; None for the last stage."""
     inherited: FromImages = FromImages()
@@ -111,6 +118,8 @@ class Rewritten(Struct, frozen=True):
     """Names of the external images that the Dockerfile uses (not its own stages)."""
     arguments: Mapping[str, str]
     """Build arguments, without arguments that configure the engine."""
+    leaves_out_caches: bool
+    """Whether steps run without their cache mounts, because of the engine's runc."""
     is_plain: bool
     """Whether both builders create the same image from the Dockerfile, provided that its base images are
     plain, too (`is_plain_image`)."""
@@ -137,7 +146,8 @@ def rewritten(text: str, around: Around) -> Rewritten:
         for name, value in around.arguments.items()
         if name != SCOPE_ARGUMENT and not name.upper().startswith(_SELECTS_A_FRONTEND)
     }
-    return Rewritten(content, tuple(dict.fromkeys(writing.images)), arguments, writing.is_plain())
+    images = tuple(dict.fromkeys(writing.images))
+    return Rewritten(content, images, arguments, writing.leaves_out_caches, writing.is_plain())
 
 
 def is_plain_image(image: Mapping[str, Any]) -> bool:
@@ -222,8 +232,12 @@ class _DockerfileWriter:
         self._around = around
         self._outer = dockerfile.outer(around.arguments, around.platform)
         self.images: list[str] = []
+        self.leaves_out_caches = False
 
     def lines(self) -> Iterator[str]:
+        has_volumes = self._around.has_volumes
+        if self._around.refuses_volumes and (line := step_with_volumes(self._read, of_bases=has_volumes)):
+            raise BuildRefused(line, f"run this step before VOLUME, and on an image without one, or {UPDATE}")
         if self._read.escape != "\\":
             yield f"# escape={self._read.escape}"
         for argument in self._read.arguments:
@@ -328,7 +342,8 @@ class _DockerfileWriter:
             case "ARG" | "ENV":
                 _check_names(instruction, self._read.escape)
             case "RUN":
-                flags = [self._run_flag(stage, instruction.line, *flag) for flag in instruction.flags]
+                written = [self._run_flag(stage, instruction.line, *flag) for flag in instruction.flags]
+                flags = [flag for flag in written if flag[1]]
                 return f"RUN {_flags(flags)}{instruction.text}"
             case "ONBUILD":
                 inner = instructions.instruction(instruction.line, instruction.text, self._read.escape)
@@ -406,6 +421,7 @@ class _DockerfileWriter:
         raise BuildRefused(line, f"leave out RUN --{name}={_shorten(value)}, which is not allowed here")
 
     def _mount(self, stage: Stage, line: int, value: str) -> str:
+        """Returns the checked options of a mount; empty for one that is left out."""
         options = [part.partition("=") for part in value.split(",")]
         flags = {name.lower(): text for name, _, text in options}
         if len(flags) != len(options):
@@ -417,6 +433,13 @@ class _DockerfileWriter:
                 f"leave out RUN --mount=type={_shorten(kind)}, which is not supported here"
                 f"{_MOUNT_HINTS.get(kind, '')}",
             )
+        if self._around.refuses_mounts and kind != "tmpfs":
+            if kind == "bind" or "from" in flags:
+                raise BuildRefused(
+                    line, f"COPY what RUN --mount={_shorten(value)} mounts, or {UPDATE}: it is not safe there"
+                )
+            self.leaves_out_caches = True
+            return ""
         written = [
             (name, equals, self._origin(stage, line, text) if name.lower() == "from" else text)
             for name, equals, text in options
