@@ -185,6 +185,6 @@ organization = Family(
     param="org_id",
     write_need=Scope.ADMIN,
     actions=(available_role, services, events, targets, events_stream, detect, branches),
-    about="The answer contains `admin_token`, an Admin token of the new organization, which is not shown "
-    "again.",
+    about="Only Admins of the first organization create others. The answer contains `admin_token`, an Admin "
+    "token of the new organization, which is not shown again.",
 )
