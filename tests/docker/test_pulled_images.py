@@ -97,6 +97,20 @@ async def test_an_image_that_windlass_did_not_pull_is_never_removed(engine, benc
     assert await image(raw, BOX)
 
 
+async def test_a_tag_of_the_operator_stays_if_an_organization_pulls_the_image_by_another_name(
+    engine, bench, raw, images
+):
+    ref = await images.publish()
+    await use(engine, ref, shop := new_id())
+    name = f"windlass-test/of-operator-{uuid.uuid4()}"
+    await raw.raw("POST", f"/images/{ref}/tag", params={"repo": name, "tag": "1"})
+    await bench.build(f"FROM {name}:1\nENV A=1\n")
+    await bench.builder.discard(shop)
+    await bench.build(f"FROM {BOX}\nENV A=1\n", key="k2")
+    await bench.builder.discard(bench.service)
+    assert (await image(raw, f"{name}:1") or {})["RepoTags"] == [f"{name}:1"]
+
+
 async def test_an_image_of_a_container_stays_until_the_container_is_gone(engine, bench, raw, images):
     ref = await images.publish()
     await use(engine, ref, shop := new_id())

@@ -49,6 +49,8 @@ class PulledImage(Struct, frozen=True):
     ref: str
     id: str
     org: str
+    is_pulled: bool = True
+    """Whether Windlass pulled the image by this name. Only then is the name removed with the note."""
 
 
 class PulledImages:
@@ -62,7 +64,7 @@ class PulledImages:
 
     async def note_use(self, user: ImageUser, ref: str, id: str) -> None:
         """Records that a service uses an image that is already on the engine. Does nothing if Windlass did
-        not pull the image."""
+        not pull the image, by this name or another one."""
         with _logged(ref):
             await in_thread(self._join, user, PulledImage(ref, id, user.org))
 
@@ -98,6 +100,8 @@ class PulledImages:
         await in_thread(_unlink, path)
 
     async def _is_removed(self, noted: PulledImage, others: Collection[PulledImage]) -> bool:
+        if not noted.is_pulled:
+            return True  # the operator gave the image this name
         if is_named_by_id(noted.ref, noted.id):
             return True  # the image has another name, and goes with the note of that name
         has_tag = bool(parse_ref(noted.ref).tag)
@@ -127,8 +131,9 @@ class PulledImages:
         with suppress(FileNotFoundError):
             os.utime(path)
             return
-        if any(other.id == noted.id for _, other in self._notes()):
-            self._write(user, noted)
+        if same := [other for _, other in self._notes() if other.id == noted.id]:
+            is_pulled = any(other.ref == noted.ref and other.is_pulled for other in same)
+            self._write(user, msgspec.structs.replace(noted, is_pulled=is_pulled))
 
     def _path(self, user: ImageUser, ref: str) -> Path:
         return self._folder / user.service / user.use / hashlib.sha256(ref.encode()).hexdigest()
