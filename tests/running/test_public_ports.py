@@ -210,6 +210,16 @@ async def test_a_service_has_a_bounded_number_of_ports(world):
     )
 
 
+async def test_a_service_has_a_bounded_number_of_volumes(world):
+    storage = [{"size": 1, "mount_point": f"/v{number}"} for number in range(65)]
+    app = await world.application(storage=storage[1:])
+    refused = await world.patch(f"/application/{app}", {"storage": storage})
+    assert (refused.status, refused.message) == (
+        400,
+        "storage: name at most 64 volumes: a service cannot have 65",
+    )
+
+
 async def test_the_last_free_public_port_is_found_in_at_most_2_tries(monkeypatch):
     async with make_world(public_ports="30000-30499") as world:
         store, tries = world.installation.ctx.store, list[str]()

@@ -41,6 +41,12 @@ class VolumeList(TypedDict):
     Volumes: Annotated[list[VolumeSummary], Meta(max_length=MAX_LIST_LENGTH)] | None
 
 
+class OwnVolumeList(TypedDict):
+    """The volumes of the installation's own engine, which all organizations share."""
+
+    Volumes: Annotated[list[VolumeSummary], Meta(max_length=MAX_MEASURED_VOLUMES)] | None
+
+
 class VolumeSize(TypedDict):
     Size: int
 

@@ -18,6 +18,7 @@ from windlass.docker.descriptions import (
     MeasuredVolumes,
     NetworkList,
     NetworkSummary,
+    OwnVolumeList,
     VolumeList,
     has_labels,
     instances_of,
@@ -206,9 +207,9 @@ class DockerResources:
 
     async def _volumes(self, **labels: str) -> Mapping[str, Mapping[str, str]]:
         wanted = {"installation": self._installation, **labels}
-        listed = await self._docker.read_list(
-            "/volumes", VolumeList, params={"filters": words.filters(**wanted)}
-        )
+        list_type = VolumeList if self._docker.is_elsewhere else OwnVolumeList
+        params = {"filters": words.filters(**wanted)}
+        listed = await self._docker.read_list("/volumes", list_type, params=params)
         volumes = [volume for volume in listed["Volumes"] or () if has_labels(volume["Labels"], wanted)]
         return {volume["Name"]: volume["Labels"] or {} for volume in volumes}
 

@@ -176,12 +176,16 @@ def normalise_ports(ports: Sequence[PortRequest]) -> None:
         port.is_default = port is default
 
 
+MAX_VOLUMES: Final = 64
+"""Maximum number of volumes of a service."""
 SYSTEM_FOLDERS: Final = frozenset({"dev", "proc", "sys"})
 """File systems of the kernel, which every instance has."""
 
 
 def check_mounts(storage: Sequence[StorageRequest]) -> None:
     """Raises Invalid for volumes that an engine cannot mount together."""
+    if len(storage) > MAX_VOLUMES:
+        raise clash("storage", f"name at most {MAX_VOLUMES} volumes: a service cannot have {len(storage)}")
     seen: set[str] = set()
     for index, volume in enumerate(storage):
         folder = posixpath.normpath(volume.mount_point).lstrip("/")
