@@ -243,10 +243,17 @@ BOOT = (
     ("text", "is_replaced"),
     [
         (BOOT.format("2.3.1.RELEASE", ""), True),
-        (BOOT.format("3.3.1", ""), False),
+        (BOOT.format("3.4.1", ""), True),
+        (BOOT.format("4.0.0", ""), False),
         (BOOT.format("2.3.1", "<version>1.18.30</version>"), False),
         (BOOT.format("2.3.1", "").replace("lombok", "other"), False),
     ],
 )
 def test_a_lombok_that_fails_with_usual_jdks_is_replaced(text, is_replaced):
     assert ("-Dlombok.version=" in detect(tree_of({"pom.xml": text})).build) is is_replaced
+
+
+@pytest.mark.parametrize("kind", ["war", "jar"])
+def test_the_archive_that_maven_makes_is_started(kind):
+    text = f"<packaging>{kind}</packaging><artifactId>spring-boot-starter-web</artifactId>"
+    assert f"ls target/*.{kind} " in detect(tree_of({"pom.xml": text})).start

@@ -275,7 +275,9 @@ FASTAPI = {"requirements.txt": "fastapi\n", "app/main.py": "from fastapi import 
     "base",
     [
         "python:3.11",
+        "ubuntu:22.04",
         "python\nENV PYTHONUNBUFFERED 1",
+        "python\nENV HOME_OF_APP=/srv/shop\nWORKDIR ${HOME_OF_APP}",
         "tiangolo/uvicorn-gunicorn-fastapi:python3.9",
         "tiangolo/uwsgi-nginx:python3.8\nENV LISTEN_PORT=80 UWSGI_INI=uwsgi.ini STATIC_URL=/static",
     ],
@@ -314,7 +316,7 @@ def test_a_development_server_does_not_replace_the_command_of_an_unknown_image(t
     assert made.start.text == "python main.py"
 
 
-@pytest.mark.parametrize("dockerfile", ["FROM debian\n", "FROM python\nENV SHOP_DATA=/data\n"])
+@pytest.mark.parametrize("dockerfile", ["FROM ruby\n", "FROM python\nENV SHOP_DATA=/data\n"])
 def test_for_a_dockerfile_with_another_image_or_variables_the_recipe_is_only_suggested(tmp_path, dockerfile):
     with pytest.raises(BuildError, match=r"^Set builder to RECIPE, or deploy"):
         read(tmp_path, {**FASTAPI, "Dockerfile": dockerfile})

@@ -335,3 +335,12 @@ HUGO = 'render of "/" failed: "themes/x/layouts/a.html:1:3": execute of template
 def test_a_theme_that_does_not_fit_hugo_is_told_apart_from_one_that_is_missing(line, remedy):
     assert build_remedy(1, [line]).startswith(remedy)
     assert build_remedy(1, [line.replace("template failed", "template").replace("not found", "found")]) == ""
+
+
+def test_a_warning_of_npm_about_engines_is_not_the_reason_of_a_failure():
+    warning = "npm warn EBADENGINE Unsupported engine {"
+    unreachable = (
+        "npm error request to https://registry.example/x failed, reason: getaddrinfo ENOTFOUND a.example"
+    )
+    assert "a.example could not be reached" in build_remedy(1, [warning, unreachable])
+    assert build_remedy(1, ["npm error code EBADENGINE"]).startswith("Choose a version of Node.js")

@@ -296,7 +296,8 @@ _RULES: Final[tuple[tuple[TextSearch, str], ...]] = tuple(
         ),
         (
             (
-                r"EBADENGINE|[Ee]ngine \"node\" is incompatible|Unsupported engine|requires "
+                r"npm (?:error|ERR!) code EBADENGINE|[Ee]ngine \"node\" is incompatible"
+                r"|Unsupported engine(?! \{)|requires "
                 r"Node\.js|Node\.js version .* is required"
             ),
             (

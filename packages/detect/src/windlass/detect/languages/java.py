@@ -25,7 +25,7 @@ _HEALTH: Final = ("actuator", "smallrye-health", "micronaut-management")
 _VERSIONS: Final = re.compile(
     r"<(?:java\.version|jdk\.version|maven\.compiler\.(?:release|source|target)|release|source|target)>"
     r"\s*+(?:1\.)?(\d{1,2})\s*+<"
-    r"|(?:languageVersion|jvmToolchain|sourceCompatibility|jvmTarget)[^\d\n]{1,60}?(?:1[._](?=\d\b))?(\d{1,2})\b"
+    r"|(?:languageVersion|jvmToolchain|sourceCompatibility|jvmTarget)[^\d\n]{1,60}+(?:1[._](?=\d\b))?(\d{1,2})\b"
 )
 _BOOT: Final = re.compile(
     r"<artifactId>spring-boot-starter-parent</artifactId>\s*+<version>(\d+)\.(\d+)"
@@ -33,8 +33,8 @@ _BOOT: Final = re.compile(
 )
 _JAVA_OF_BOOT: Final = {1: "8", 2: "8", 3: "17", 4: "17"}
 """The version of Java that each major version of Spring Boot uses if the build file names none."""
-_FIRST_WITH_NEW_LOMBOK: Final = (3, 2)
-"""The first version of Spring Boot whose Lombok works with the JDKs that are usual now."""
+_FIRST_WITH_NEW_LOMBOK: Final = (4, 0)
+"""The first version of Spring Boot whose Lombok works with the newest JDK."""
 _NEW_LOMBOK: Final = "1.18.42"
 _OWN_LOMBOK: Final = re.compile(
     r"<artifactId>lombok</artifactId>\s*+<version>|projectlombok:lombok:\d|<lombok\.version>|lombok\.version['\"]?\]"
@@ -47,6 +47,8 @@ _APPLICATION: Final = re.compile(
 )
 """Matches Gradle's application plugin, which creates a folder with the application's archives and a start
 script."""
+_WAR: Final = re.compile(r"<packaging>\s*+war\s*+</packaging>")
+"""Matches a build that makes an archive for servlet containers. That of Spring Boot can be run, too."""
 _OWN_ARCHIVE: Final = ("Main-Class", "shadow")
 """Words in build files that show that the build produces an executable archive."""
 _MAVEN_WRAPPER: Final = (".mvn/wrapper/maven-wrapper.properties", ".mvn/wrapper/maven-wrapper.jar")
@@ -105,7 +107,8 @@ def _maven(files: KnownFiles, recipe: Recipe) -> None:
     recipe.choose(
         f"{because}{why}", package_manager="maven", build=f"{program} -B -DskipTests{option} package"
     )
-    _start(recipe, "target", "target/quarkus-app/quarkus-run.jar")
+    kind = "war" if _WAR.search(files.text("pom.xml")) else "jar"
+    _start(recipe, "target", "target/quarkus-app/quarkus-run.jar", kind)
 
 
 def _wrapper_reason(files: KnownFiles, script: str, folder: str, has_wrapper: bool) -> str:
@@ -139,10 +142,9 @@ def _choose_script(recipe: Recipe, because: str, program: str, file: str) -> Non
     recipe.choose(f"{file} has the plugin application, which makes this script.", start=start)
 
 
-def _start(recipe: Recipe, folder: str, of_quarkus: str) -> None:
-    archive = (
-        f"$(ls {folder}/*.jar | grep -v {' '.join(f'-e {end}' for end in _SECONDARY_ARCHIVES)} | head -n 1)"
-    )
+def _start(recipe: Recipe, folder: str, of_quarkus: str, kind: str = "jar") -> None:
+    others = " ".join(f"-e {end}" for end in _SECONDARY_ARCHIVES)
+    archive = f"$(ls {folder}/*.{kind} | grep -v {others} | head -n 1)"
     if recipe.framework == "Quarkus":
         start = f"java -Dquarkus.http.port=${{PORT:-8080}} -jar {of_quarkus}"
     elif recipe.framework in _PORTS:

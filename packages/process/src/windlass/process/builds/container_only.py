@@ -113,6 +113,10 @@ _OF_TOOLS: Final = re.compile(
 """Variables for the tools that install packages. The steps of a recipe set their own."""
 _IMAGE_PATH: Final = re.compile(r"(?<![\w./$}~-])/[\w.@+-]|:///")
 """Matches a path of the image in the value of a variable."""
+_REFERENCE: Final = re.compile(r"\$\{?([A-Za-z_]\w{0,100})")
+_UNREAD: Final = ("Fix ", "Make ", "Shorten ")
+"""How problems of a recipe begin whose files could not be read."""
+_PLAIN_IMAGES: Final = frozenset({"alpine", "debian", "ubuntu"})
 _DOCKER_ADVICE: Final = "deploy to a cluster with the Docker engine"
 
 
@@ -133,9 +137,10 @@ class NeedsContainer(BuildError):
         """Returns whether the recipe leads to the same application as the Dockerfile.
 
         This is the case if both only serve the same folder, and the Dockerfile sets no variables. Otherwise
-        the recipe must be runnable and without problems; the recipe must have a build command, or the
-        Dockerfile no command; a stage must use an image of the recipe's language; and the variables that the
-        Dockerfile sets must mean the same outside of its image (`kept_variables`).
+        the recipe must be runnable, and all its files readable; the recipe must have a build command, or the
+        Dockerfile no command; a stage must use an image of the recipe's language, or the Dockerfile must
+        start nothing in an image of none; and the variables that the Dockerfile sets must mean the same
+        outside of its image (`kept_variables`).
         """
         if serves_the_site(dockerfile, self.recipe) and not hinted.environment:
             return True
@@ -143,19 +148,23 @@ class NeedsContainer(BuildError):
         # Without a command in the Dockerfile, its image or a Compose file has the command, so the recipe's is
         # used.
         is_whole = self.recipe.build or hinted.command is None
-        if not (images and self.recipe.is_runnable and is_whole and not self.recipe.problems):
+        is_unread = any(problem.startswith(_UNREAD) for problem in self.recipe.problems)
+        if not (images and self.recipe.is_runnable and is_whole) or is_unread:
             return False
         bases = [name_of_image(stage.base) for stage in dockerfile.stages]
         kept = kept_variables(dockerfile, hinted)
-        return any(re.fullmatch(images, base) for base in bases) and not any(
+        is_plain = hinted.command is None and _PLAIN_IMAGES.issuperset(bases)
+        return (is_plain or any(re.fullmatch(images, base) for base in bases)) and not any(
             _IMAGE_PATH.search(value) for value in kept.values()
         )
 
 
 def kept_variables(dockerfile: Dockerfile, hinted: Hints) -> dict[str, str]:
     """Returns the variables of a Dockerfile that the application gets if the recipe is followed: all except
-    those for tools, for a web server of the image, and those that each recipe sets itself
-    (`_HARMLESS_VARIABLES`)."""
+    those for tools, for a web server of the image, those that each recipe sets itself
+    (`_HARMLESS_VARIABLES`), and paths of the image to which the instructions of the Dockerfile refer."""
+    text = "\n".join(step.text for stage in dockerfile.stages for step in stage.instructions)
+    referred = {match[1] for match in _REFERENCE.finditer(text)}
     has_server = any(name_of_image(stage.base).startswith("uwsgi-nginx") for stage in dockerfile.stages)
     return {
         name: value
@@ -164,6 +173,7 @@ def kept_variables(dockerfile: Dockerfile, hinted: Hints) -> dict[str, str]:
             name in _HARMLESS_VARIABLES
             or _OF_TOOLS.fullmatch(name)
             or (has_server and _OF_SERVER.fullmatch(name))
+            or (name in referred and _IMAGE_PATH.search(value))
         )
     }
 
