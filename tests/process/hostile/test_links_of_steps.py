@@ -127,6 +127,14 @@ def test_a_link_in_the_place_of_a_kept_folder_is_not_read(tmp_path):
     assert contents(build.app) == set()
 
 
+def test_links_that_lead_to_each_other_are_no_kept_folder(tmp_path):
+    build = Build(tmp_path / "build", "deep/target", ("deep/target/release/*",))
+    (build.app / "deep").symlink_to("deep")
+    build.folders.take_out()
+    with pytest.raises(BuildError, match="Make the build write to a folder deep/target"):
+        build.folders.copy_results()
+
+
 @pytest.mark.parametrize("way", ["package.json", "package-lock.json", ".npmrc", "patches", ".yarn", "lib"])
 async def test_dependencies_from_a_path_outside_the_application_are_refused(way, tmp_path):
     app, secrets = tmp_path / "app", tmp_path / "secrets"

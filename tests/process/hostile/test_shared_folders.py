@@ -159,6 +159,14 @@ def test_each_volume_belongs_to_the_user_of_its_service_also_a_later_one(tmp_pat
         assert {path.lstat().st_uid for path in (folder, *folder.rglob("*"))} == {OWNER}
 
 
+def test_symlinks_in_an_application_that_lead_to_each_other_are_refused(tmp_path):
+    place = Place(tmp_path)
+    (place.built / "app" / "loop").symlink_to("loop")
+    place.wanted = structs.replace(place.wanted, files={"/app/loop/config": b"x"})
+    with pytest.raises(EngineError, match="it leads out of its folder"):
+        place.make()
+
+
 def test_a_symlink_in_an_application_cannot_overwrite_the_engines_records(tmp_path):
     place = Place(tmp_path)
     app = place.built / "app"

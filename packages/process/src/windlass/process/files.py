@@ -276,7 +276,7 @@ def _file_path(home: Path, path: str) -> Path:
 
 def _write_file(place: Path, content: bytes, tops: Sequence[Path], owner: int | None) -> None:
     """Writes a file below one of the folders in `tops`. A running program may change some of them."""
-    folder = place.parent.resolve()
+    folder = _real_folder(place)
     top = next((top for path in tops if folder.is_relative_to(top := path.resolve())), None)
     if top is None:
         raise _leads_elsewhere(place)
@@ -294,6 +294,13 @@ def _write_file(place: Path, content: bytes, tops: Sequence[Path], owner: int | 
         raise
 
 
+def _real_folder(place: Path) -> Path:
+    try:
+        return place.parent.resolve()
+    except RuntimeError as error:  # links of the application lead to each other
+        raise _leads_elsewhere(place) from error
+
+
 def _leads_elsewhere(place: Path) -> EngineError:
     return EngineError(
         f"Remove the link of the application in the path of {place.name}: it leads out of its folder"
@@ -303,7 +310,7 @@ def _leads_elsewhere(place: Path) -> EngineError:
 def _make_parent(place: Path, app: Path, owner: int | None) -> None:
     """Creates the parent folder of a volume. Refuses links of the application that lead out of the working
     copy."""
-    folder, top = place.parent.resolve(), app.resolve()
+    folder, top = _real_folder(place), app.resolve()
     if not folder.is_relative_to(top):
         raise _leads_elsewhere(place)
     with open_below(top, folder.relative_to(top).parts, UNCHANGED if owner is None else owner):

@@ -95,7 +95,10 @@ def _is_real_folder(root: Path, name: str) -> bool:
 def _is_free_of_links(root: Path, name: str) -> bool:
     """Returns whether a path has no symbolic link below `root`. A build step could have put a link there, and
     Windlass has more permissions than the step."""
-    return (root / name).resolve() == root.resolve() / name
+    try:
+        return (root / name).resolve() == root.resolve() / name
+    except RuntimeError:  # links lead to each other
+        return False
 
 
 def _flat(name: str) -> str:
