@@ -125,23 +125,45 @@ def test_archives_are_limited_in_number_and_size(tmp_path, monkeypatch):
     assert len(os.listdir(other)) == 2  # noqa: PTH208
 
 
+def test_an_export_leaves_the_reserve_of_the_disk(tmp_path, monkeypatch):
+    """A file of an image may be a hole of gigabytes."""
+    packed = archive(tmp_path, ("site/a", file), ("site/b", file), ("site/c", file))
+    monkeypatch.setattr(export, "is_short", lambda folder, reserve: (folder / "b").exists())
+    for name in ("small", "large"):
+        (tmp_path / name).mkdir()
+    unpack(packed, tmp_path / "small")
+    monkeypatch.setattr(export, "_BYTES_PER_CHECK", 1)
+    with pytest.raises(EngineError, match="ask the operator to free disk space"):
+        unpack(packed, tmp_path / "large")
+    assert sorted(path.name for path in (tmp_path / "large").iterdir()) == ["a", "b"]
+
+
+class Endless:
+    """A Docker engine that sends a file without end."""
+
+    def stream(self, *_, **__):
+        return self
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        return None
+
+    async def chunks(self):
+        while True:
+            yield b"x" * 100
+
+
+async def test_a_download_ends_when_the_disk_has_only_its_reserve(tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "_BYTES_PER_CHECK", 1000)
+    monkeypatch.setattr(export, "is_short", lambda folder, reserve: (folder / "tar").stat().st_size >= 2000)
+    with pytest.raises(EngineError, match="ask the operator to free disk space"):
+        await export._fetch(Endless(), "id", "site", tmp_path / "tar")  # type: ignore[arg-type]
+
+
 async def test_an_endless_export_from_the_docker_engine_is_aborted_at_a_size_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(export, "MAX_SITE_BYTES", 1000)
-
-    class Endless:
-        def stream(self, *_, **__):
-            return self
-
-        async def __aenter__(self):
-            return self
-
-        async def __aexit__(self, *_):
-            return None
-
-        async def chunks(self):
-            while True:
-                yield b"x" * 100
-
     with pytest.raises(EngineError, match="Keep the static folder below"):
         await export._fetch(Endless(), "id", "site", tmp_path / "tar")  # type: ignore[arg-type]
     assert (tmp_path / "tar").stat().st_size <= 1000

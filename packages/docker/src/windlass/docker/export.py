@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final
 
+from windlass.base.disk_reserve import is_short
 from windlass.base.subprocesses import in_thread
 from windlass.docker import names
 from windlass.docker.archives import (
@@ -30,6 +31,10 @@ from windlass.engines.engine import ArtifactLost, EngineError
 
 MAX_SITE_BYTES: Final = 5 * 1024**3
 MAX_ENTRIES: Final = 200_000
+MIN_FREE_BYTES: Final = 1024**3
+"""Bytes of the disk that a large export leaves free, at most a twentieth of the disk. Files with holes take
+no space in an image, but are written as zeros here."""
+_BYTES_PER_CHECK: Final = 64 * 1024**2
 _CHUNK_BYTES: Final = 1024 * 1024
 _MAX_CONTAINER_AGE_SECONDS: Final = 3600
 _MAX_TIME_SECONDS: Final = 253_402_300_799
@@ -37,6 +42,24 @@ _MAX_TIME_SECONDS: Final = 253_402_300_799
 _EXPORT_LABEL: Final = "windlass.export"
 """Label of the containers that are created for an export. They are never started, and are removed
 afterwards."""
+
+
+class _FreeSpace:
+    """The disk to which an export writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._spent = folder, 0
+
+    def spend(self, count: int) -> None:
+        """Raises EngineError if the disk has too little free space for further bytes."""
+        self._spent += count
+        if self._spent >= _BYTES_PER_CHECK:
+            self._spent = 0
+            if is_short(self._folder, MIN_FREE_BYTES):
+                raise EngineError(
+                    "Make the static folder smaller, or ask the operator to free disk space: the disk of the "
+                    "machine that runs Windlass has too little left for it"
+                )
 
 
 async def export_folder(
@@ -68,7 +91,7 @@ async def export_folder(
 
 
 async def _fetch(docker: Docker, container: str, folder: str, archive: Path) -> None:
-    size = 0
+    size, free = 0, _FreeSpace(archive.parent)
     try:
         async with docker.stream(
             "GET", f"/containers/{container}/archive", params={"path": posixpath.normpath(f"/{folder}")}
@@ -80,7 +103,7 @@ async def _fetch(docker: Docker, container: str, folder: str, archive: Path) -> 
                         raise EngineError(
                             f"Keep the static folder below {MAX_SITE_BYTES // 1024**3} GiB: it is larger"
                         )
-                    await in_thread(file.write, chunk)
+                    await in_thread(_write_chunk, file, chunk, free)
     except EngineRefused as refused:
         if refused.status != 404:
             raise
@@ -105,7 +128,7 @@ async def _remove(docker: Docker, container: str) -> None:
 def unpack(archive: Path, destination: Path) -> None:
     """Unpacks the content of an archive's top-level folder. Raises BadEngineArchive."""
     links: list[tuple[Path, str]] = []
-    left = MAX_SITE_BYTES
+    left, free = MAX_SITE_BYTES, _FreeSpace(destination)
     with archive.open("rb") as file:
         for count, entry in enumerate(read_entries(file)):
             if count > MAX_ENTRIES:
@@ -119,7 +142,7 @@ def unpack(archive: Path, destination: Path) -> None:
                 left -= entry.size
                 if left < 0:
                     raise EngineError("Make the static folder smaller: it is too large")
-                _write(path, file, entry)
+                _write(path, file, entry, free)
             elif entry.kind == HARD_LINK:
                 original = _place_below(destination, entry.link)
                 with suppress(OSError):  # the original was skipped
@@ -140,12 +163,17 @@ def _place_below(destination: Path, name: str) -> Path | None:
     return destination.joinpath(*parts)
 
 
-def _write(path: Path, archive: IO[bytes], entry: EngineArchiveEntry) -> None:
+def _write_chunk(file: IO[bytes], chunk: bytes, free: _FreeSpace) -> None:
+    free.spend(len(chunk))
+    file.write(chunk)
+
+
+def _write(path: Path, archive: IO[bytes], entry: EngineArchiveEntry, free: _FreeSpace) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     left = entry.size
     with path.open("xb") as file:
         while left and (piece := archive.read(min(_CHUNK_BYTES, left))):
-            file.write(piece)
+            _write_chunk(file, piece, free)
             left -= len(piece)
     if left:
         raise BadEngineArchive("the content of a file is not complete")
