@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from windlass.docker import restarts
 from windlass.docker.restarts import FIRST_PAUSE, MAX_PAUSE, STABLE_SECONDS, Restarts
 
 
@@ -73,3 +74,13 @@ async def test_a_container_started_or_removed_by_another_program_is_not_restarte
     made.forget("c")
     await asyncio.sleep(2 * FIRST_PAUSE)
     assert (started, made.count("c")) == ([], 0)
+
+
+async def test_an_engine_that_invents_containers_takes_a_bounded_amount_of_memory(made, monkeypatch):
+    monkeypatch.setattr(restarts, "MAX_HISTORIES", 3)
+    for number in range(10):
+        made.note_start(f"c{number}", 0)
+        made.note_end(f"c{number}", 1)
+    assert [*made._histories] == ["c7", "c8", "c9"]
+    assert made.is_due("c9")
+    assert not made.is_due("c0")

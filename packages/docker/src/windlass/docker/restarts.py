@@ -13,6 +13,9 @@ from typing import Final
 
 FIRST_PAUSE: Final = 0.1
 MAX_PAUSE: Final = 60.0
+MAX_HISTORIES: Final = 20_000
+"""Maximum number of containers of an engine whose ends are known. An engine that an organization controls may
+report any number of them."""
 STABLE_SECONDS: Final = 10.0
 """Seconds after which a container counts as started: its next pause is the first one again."""
 
@@ -79,12 +82,17 @@ class Restarts:
         await asyncio.gather(*timers, return_exceptions=True)
 
     def _history(self, container: str) -> _History:
-        return self._histories.setdefault(container, _History())
+        if container not in self._histories:
+            while len(self._histories) >= MAX_HISTORIES:
+                self.forget(next(iter(self._histories)))
+            self._histories[container] = _History()
+        return self._histories[container]
 
     async def _start_after(self, pause: float, container: str) -> None:
         await asyncio.sleep(pause)
         # A start that is reported from here on cancels no task that has begun.
-        self._histories[container].timer = None
+        if history := self._histories.get(container):
+            history.timer = None
         await self._start(container)
 
 
