@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 import resource
+import shlex
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.gateway.gateway_town import GatewayTown
+from tests.needs import needs_root, ordinary_user
 from windlass.base.marks import mark_of
 from windlass.gateway.files import (
     CONTROL,
@@ -83,3 +87,35 @@ def test_a_service_program_that_connects_to_the_gateways_control_socket_is_refus
         with connection:
             assert is_of_windlass(connection) is not (has_mark or has_ended)
         os.close(tell)
+
+
+SERVER_CONNECTS = """
+import os, socket, struct, tempfile
+from pathlib import Path
+from windlass.base.hardening import refuse_dumps
+from windlass.gateway.files import CONTROL, connect_to, is_of_windlass, listen_at, process_of
+folder = Path(tempfile.mkdtemp())
+with listen_at(folder, CONTROL, socket.SOCK_SEQPACKET) as listening:
+    server = os.fork()
+    if not server:
+        refuse_dumps()
+        connected = connect_to(folder, CONTROL, socket.SOCK_SEQPACKET)
+        connected.setblocking(True)
+        connected.recv(1)
+        os._exit(0)
+    listening.setblocking(True)
+    connection, _ = listening.accept()
+    print(is_of_windlass(connection), Path(f"/proc/{process_of(connection)}").exists())
+    connection.close()
+"""
+
+
+@needs_root
+@pytest.mark.parametrize("hides", [True, False])
+def test_a_server_is_recognized_where_the_machine_hides_its_process(hides: bool) -> None:
+    """As with ProtectProc=invisible in the unit for Docker: a process without dumps belongs to root."""
+    mount = f"mount -t proc -o hidepid={'invisible' if hides else 'off'} proc /proc"
+    program = shlex.join([*ordinary_user(), sys.executable, "-c", SERVER_CONNECTS])
+    apart = ("unshare", "--mount", "--propagation", "private", "sh", "-c", f"{mount} && exec {program}")
+    done = subprocess.run(apart, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == f"True {not hides}\n", done.stderr

@@ -128,8 +128,20 @@ def is_of_windlass(connection: socket.socket) -> bool:
     On a kernel without namespaces, processes of services run as this user, too, but carry a mark (marks.py).
     A peer process that has exited is refused: a marked process may have inherited its connection."""
     process, user = _peer_credentials(connection)
-    is_program = process > 0 and (read_mark(process) > 0 or not Path(f"/proc/{process}").exists())
+    is_program = process > 0 and (read_mark(process) > 0 or _has_exited(process))
     return user in {0, os.geteuid()} and not is_program
+
+
+def _has_exited(process: int) -> bool:
+    """Returns whether a process is gone. Does not look into /proc, which may hide it (`hidepid`): a server
+    belongs to root there, because it allows no memory dumps."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
 
 
 def process_of(connection: socket.socket) -> int:
