@@ -7,6 +7,8 @@ import json
 import multiprocessing
 import os
 import secrets
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -404,3 +406,16 @@ async def test_doctor_reports_leftover_network_tables_of_killed_networks(tmp_pat
     monkeypatch.setattr(machine_checks, "left_trunks", lambda: ["windlass7"])
     told = [one for one in await findings(tmp_path) if "windlass7" in one.found]
     assert [(one.level, "windlass stop --all" in one.advice) for one in told] == [(Level.WARN, True)]
+
+
+NETWORK_TRIAL = "from windlass.base.isolation import network; print(network.try_all(as_root=True))"
+
+
+@needs_root
+@pytest.mark.parametrize(("options", "words"), [("ro", "/proc/sys is read-only"), ("rw", "")])
+def test_instances_share_the_network_where_settings_of_networks_are_read_only(options, words):
+    command = f'mount -o bind,{options} /proc/sys /proc/sys && exec "$0" -c "$1"'
+    apart = ("unshare", "--mount", "--propagation", "private", "sh", "-c", command)
+    done = subprocess.run([*apart, sys.executable, NETWORK_TRIAL], capture_output=True, text=True, timeout=60)
+    assert words in done.stdout
+    assert bool(done.stdout.strip()) is bool(words), done

@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from typing import Never
 
 import pytest
 
-from tests.running.deployments import deploy, deployed, deployment, deployments, generations, under_way
+from tests.running.deployments import (
+    PORT,
+    deploy,
+    deployed,
+    deployment,
+    deployments,
+    generations,
+    under_way,
+)
 from tests.world import World
 from windlass.core.words.events import Event
-from windlass.engines.workload import OutputLine
+from windlass.engines.engine import EngineError
+from windlass.engines.workload import OutputLine, Workload
 
 FINAL = {
     Event.DEPLOYMENT_SUCCEEDED,
@@ -298,3 +308,18 @@ async def test_housekeeping_does_not_prune_a_build_that_is_being_deployed(world:
     world.engine.gate.set()
     await world.settle()
     assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+async def test_a_release_fails_with_the_reason_why_its_engine_finds_no_addresses(world: World, monkeypatch):
+    async def refuse(workload: Workload, internal: int) -> Never:
+        raise EngineError("Ask the operator: no network is left")
+
+    monkeypatch.setattr(world.engine, "routed_addresses", refuse)
+    app = await world.application(ports=[PORT])
+    id = await deploy(world, app)
+    await world.settle()
+    done = await deployment(world, app, id)
+    assert (done["status"], done["message"].partition(".")[0]) == (
+        "FAILED",
+        "Ask the operator: no network is left",
+    )

@@ -190,7 +190,10 @@ def try_all(*, as_root: bool) -> str:
             os._exit(0)
         os._exit(1)
     if os.waitpid(child, 0)[1]:
-        return "the kernel gives no network namespaces, no veth pairs, or no nf_tables with NAT"
+        return (
+            "the kernel gives no network namespaces, no veth pairs, or no nf_tables with NAT, or /proc/sys "
+            "is read-only"
+        )
     if not as_root:
         return ""
     with open(_FORWARDING) as file:  # noqa: PTH123
@@ -203,6 +206,7 @@ def _try_pair() -> None:
     calls.unshare(calls.CLONE_NEWNET)
     before = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     calls.unshare(calls.CLONE_NEWNET)
+    _close_ipv6()
     with Netlink() as here:
         here.make_pair("a", "b", before)
     forward: list[netlink.Rule] = [

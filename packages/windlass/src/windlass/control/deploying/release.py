@@ -23,7 +23,7 @@ from windlass.control.deploying.retry_later import Note, wait_while_unavailable
 from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.control.deploying.sites import put_in_place
 from windlass.control.records.served_names import known_as
-from windlass.engines.engine import EngineError, ListensElsewhere, NotReady
+from windlass.engines.engine import EngineError, EngineUnavailable, ListensElsewhere, NotReady
 from windlass.engines.workload import Instance, Workload
 from windlass.routers.router import Endpoint, RouteError
 
@@ -57,7 +57,9 @@ async def bring_up(
     await ctx.point("about to reserve")
     try:
         await reserve(ctx, new, old)
-    except RouteError as error:
+    except EngineUnavailable:
+        raise
+    except (EngineError, RouteError) as error:
         raise ReleaseFailed(str(error)) from error
     await ctx.point("reserved")
     try:
