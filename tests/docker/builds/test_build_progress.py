@@ -15,7 +15,9 @@ from windlass.docker.builds.progress import (
     MAX_FOLLOWED_STEPS,
     MAX_LOGGED_LINES,
     MAX_NAMED_STEPS,
+    MAX_PART_LENGTH,
     BuildProgress,
+    parts_of,
 )
 from windlass.docker.client import EngineRefused
 
@@ -142,3 +144,17 @@ def test_a_long_step_and_a_long_error_are_examined_in_one_pass() -> None:
     progress.take(message(step("d", "RUN " + "--mount=" * 80_000, "exit code: 1")))
     progress.take({"error": f"process {'Because a.a-' * 60_000} did not complete: exit code: 7"})
     assert progress.failure.endswith("it exited with code 7")
+
+
+def test_a_long_message_is_taken_in_parts() -> None:
+    for other in ({"stream": "a\n"}, {"stream": 7}, message(output("d", b"x" * 5000)), {"error": "x" * 5000}):
+        assert [*parts_of(other)] == [other]
+    said: list[str] = []
+    progress = BuildProgress(said.append)
+    lines = [str(number) for number in range(3000)]
+    parts = [*parts_of({"stream": "\n".join(lines)})]
+    assert max(len(part["stream"]) for part in parts) == MAX_PART_LENGTH
+    for part in parts:
+        progress.take(part)
+    progress.close()
+    assert said == lines

@@ -42,7 +42,7 @@ from windlass.docker.builds.guard import (
 )
 from windlass.docker.builds.image_metadata import NOTES_LABEL, notes_of
 from windlass.docker.builds.leftover_steps import LeftSteps
-from windlass.docker.builds.progress import BuildProgress
+from windlass.docker.builds.progress import BuildProgress, parts_of
 from windlass.docker.builds.step_scores import raised_scores
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import REFUSED_PREFIX, AnswerTooLong
@@ -361,7 +361,9 @@ class DockerBuilder:
                     "POST", "/build", params=params, data=parcel.pieces(), timeout=None
                 ) as answer:
                     async for message in answer.objects():
-                        progress.take(message)
+                        for part in parts_of(message):
+                            progress.take(part)
+                            await asyncio.sleep(0)
                         await pace.keep(_MESSAGE_BYTES + len(str(message.get("stream", ""))))
             except Away as away:
                 raise parcel.failure() or away from away

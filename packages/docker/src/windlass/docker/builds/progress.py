@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from windlass.builders.error_lines import error_line
@@ -43,7 +43,20 @@ _LAYER = re.compile(r" ---> ([0-9a-f]{12,64})\Z")
 _MOUNTS = re.compile(r"(?<!\S)--mount=\S++ +")
 _EXIT_CODE = re.compile(r"(?:non-zero code|exit code): (\d+)")
 
+MAX_PART_LENGTH: Final = 2048
+"""Maximum length of the output that is taken at once, in characters. It may have a line for each of them."""
+
 Say = Callable[[str], None]
+
+
+def parts_of(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yields the message of the classic builder in parts, between which others can run."""
+    text = message.get("stream")
+    if not isinstance(text, str) or len(text) <= MAX_PART_LENGTH:
+        yield message
+        return
+    for at in range(0, len(text), MAX_PART_LENGTH):
+        yield {"stream": text[at : at + MAX_PART_LENGTH]}
 
 
 class LineSplitter:
