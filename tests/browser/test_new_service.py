@@ -45,6 +45,25 @@ def test_an_application_gets_its_branch_its_size_and_a_database_whose_address_it
     assert variable["value"] == "{{SHOP_DB_URL}}"
 
 
+def test_the_database_that_the_code_needs_is_chosen_and_its_variables_are_set(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    code = "import os\nfrom flask import Flask\napp = Flask(__name__)\nhost = os.environ['DB_HOST']\n"
+    repository.commit({"app.py": code, "requirements.txt": "flask\npsycopg2-binary\n"}, "Keep orders")
+    environment = server.environment(project="Needed")
+    page = new_page(f"/new?environment={environment}")
+    page.get_by_label("Repository").fill(repository.url)
+    page.get_by_role("button", name="Look at it").click()
+    expect(page.get_by_text("app.py takes the access to a PostgreSQL database from DB_HOST.")).to_be_visible()
+    expect(page.get_by_label("PostgreSQL")).to_be_checked()
+    page.get_by_label("Name", exact=True).fill("shop")
+    page.get_by_role("button", name="Create only").click()
+    expect(page.get_by_role("heading", name="shop", level=1)).to_be_visible()
+    made = server.call("GET", page.url.replace(f"{server.url}/console", ""))
+    listed = server.call("GET", f"/application/{made['id']}/environmentVariable")["results"]
+    assert {one["key"]: one["value"] for one in listed} == {"DB_HOST": "{{SHOP_DB_HOST}}"}
+
+
 def test_a_database_is_chosen_by_its_kind_and_version(server: Server, new_page: NewPage) -> None:
     environment = server.environment(project="Kept data")
     page = new_page(f"/new?kind=database&environment={environment}")

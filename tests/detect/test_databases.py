@@ -229,3 +229,20 @@ def test_a_database_that_is_not_certain_is_not_needed(files):
 )
 def test_secrets_of_the_application_itself_are_found(files, names):
     assert detect(tree_of(files)).own_secrets == names
+
+
+@pytest.mark.parametrize(
+    ("files", "is_named"),
+    [
+        ({"db.js": "connect('mongodb://localhost:27017/shop')"}, True),
+        ({"db.js": "connect(process.env.MONGO_URI || 'mongodb://localhost:27017/shop')"}, False),
+        ({"db.js": "connect('mongodb://db.example/shop')"}, False),
+    ],
+)
+def test_an_address_on_the_same_machine_is_named_if_no_variable_replaces_it(files, is_named):
+    files = {"package.json": package("express", "mongoose", start="node db.js"), **files}
+    problems = detect(tree_of(files)).problems
+    assert [problem for problem in problems if "db.js names one on the same machine" in problem] == (
+        problems if is_named else []
+    )
+    assert bool(problems) is is_named

@@ -247,6 +247,8 @@ BOOT = (
         (BOOT.format("4.0.0", ""), False),
         (BOOT.format("2.3.1", "<version>1.18.30</version>"), False),
         (BOOT.format("2.3.1", "").replace("lombok", "other"), False),
+        (BOOT.format("3.4.0", "<version>${lombok.version}</version><lombok.version>1.18.36<"), True),
+        (BOOT.format("3.4.0", "<version>${lombok.version}</version><lombok.version>1.18.42<"), False),
     ],
 )
 def test_a_lombok_that_fails_with_usual_jdks_is_replaced(text, is_replaced):

@@ -55,6 +55,12 @@ _ADAPTER: Final = re.compile(r"\badapter: *+(?:postgresql|mysql2|trilogy)\b")
 _IMPLICIT_NAME: Final = "DATABASE_URL"
 _IN_MEMORY: Final = re.compile(r"sqlite", re.IGNORECASE)
 """Matches files whose program has another database if the variables are not set."""
+_LOCAL: Final = re.compile(
+    r"(?:mongodb|postgres(?:ql)?|mysql)(?:\+\w{1,20})?://[^'\"\s`]{0,80}\b(?:localhost|127\.0\.0\.1)"
+    r"|@tcp\((?:localhost|127\.0\.0\.1)|django\.db\.backends\.(?:postgresql|mysql)"
+    r"[^{}]{0,300}['\"]HOST['\"][ \t]*+:[ \t]*+['\"](?:localhost|127\.0\.0\.1)"
+)
+"""Matches the address of a database on the same machine."""
 _FOR_TESTS: Final = re.compile(r"(?:^|_)(?:TEST|TESTS|CI|SHADOW)(?:_|$)", re.IGNORECASE)
 _OF_SSL: Final = re.compile(
     r"(?:(?:DB|DATABASE|PG|POSTGRES(?:QL)?)_?)?SSL_?MODE|(?:DB|DATABASE|PG|POSTGRES(?:QL)?)_SSL"
@@ -77,6 +83,8 @@ class FoundReads(Struct, frozen=True):
     """Variables with a part of the access to a database."""
     text: str
     """The files that read them."""
+    local_address: str
+    """A file with the address of a database on the same machine; empty if there is none."""
     own_secrets: Mapping[str, str]
     """Variables with secrets of the application itself, each with the file that reads it."""
 
@@ -87,8 +95,11 @@ def read_variables(files: KnownFiles) -> FoundReads:
     own_secrets: dict[str, str] = {}
     found: dict[str, ReadVariable] = {}
     texts: list[str] = []
+    local = ""
     for path in _paths(files):
         text = _text(files, path)
+        if not local and path not in _EXAMPLES and _LOCAL.search(text) and not _IN_MEMORY.search(text):
+            local = path
         read = [name for name in _names(path, text) if not _FOR_TESTS.search(name)]
         for name in filter(is_own_secret, read):
             own_secrets.setdefault(name, path)
@@ -100,7 +111,7 @@ def read_variables(files: KnownFiles) -> FoundReads:
             if len(found) < _MAX_NAMES:
                 found.setdefault(name, ReadVariable(name, _part(name), path))
     kept = dict(list(own_secrets.items())[:_MAX_NAMES])
-    return FoundReads(tuple(found.values()), "\n".join(texts), kept)
+    return FoundReads(tuple(found.values()), "\n".join(texts), local, kept)
 
 
 def _part(name: str) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 from windlass.detect.database_names import (
     KINDS,
     MAIN_DATABASE,
+    USUAL_ADDRESS,
     KnownDatabase,
     kind_in_name,
     kind_of_type,
@@ -49,6 +50,11 @@ def choose_databases(files: KnownFiles, recipe: Recipe) -> None:
     found = spring_databases(files) if recipe.language == "Java" else list(_by_code(files, reads))
     if found:
         recipe.choose(" ".join(reason for _, reason in found), databases=[need for need, _ in found])
+    elif reads.local_address and recipe.language != "Java" and _kinds_in(_packages(files)):
+        recipe.problems.append(
+            f"Read the address of the database from a variable, such as {USUAL_ADDRESS}: "
+            f"{reads.local_address} names one on the same machine, where there is none."
+        )
     own_secrets = {**reads.own_secrets, **(spring_secrets(files) if recipe.language == "Java" else {})}
     if own_secrets:
         file = next(iter(own_secrets.values()))
@@ -106,12 +112,16 @@ def _has_client(kind: KnownDatabase, packages: str) -> bool:
     return bool(re.search(_CLIENTS[kind.type], packages, re.MULTILINE | re.IGNORECASE))
 
 
+def _kinds_in(packages: str) -> list[KnownDatabase]:
+    return [kind for kind in KINDS if _has_client(kind, packages)]
+
+
 def _usual_kind(packages: str, reads: FoundReads) -> KnownDatabase | None:
     """Returns the kind of the variables whose names tell none, such as DB_HOST: that of the only client, or
     of the only client that the code names. None if that is not certain."""
     if provider := _PROVIDER.search(reads.text):
         return next((kind for kind in KINDS if kind.type == provider[1].upper()), None)
-    kinds = [kind for kind in KINDS if _has_client(kind, packages)]
+    kinds = _kinds_in(packages)
     relational = [kind for kind in kinds if kind.type in _RELATIONAL]
     if len(relational) > 1:
         relational = [kind for kind in relational if kind.words.search(reads.text)]

@@ -76,8 +76,8 @@ _OWN_PORT: Final = (
     "Make {name} listen on the port in the variable PORT: the port of its own choice is taken already"
 )
 _ELSEWHERE: Final = (
-    "{create}, and set the variable that {name} reads, such as {address}, to {{{{MAIN_DB_URL}}}}: it looks "
-    "for the database on localhost, where there is none"
+    "{create}, and set the variable that {name} reads, such as {address}, to {{{{MAIN_DB_URL}}}} (if it "
+    "reads none, let it): it looks for the database on localhost, where there is none"
 )
 _OLDER_PYTHON: Final = (
     "Set language_version to an older Python, such as {version}, or update the dependencies: {name} needs "

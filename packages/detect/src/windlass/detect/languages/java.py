@@ -37,8 +37,13 @@ _FIRST_WITH_NEW_LOMBOK: Final = (4, 0)
 """The first version of Spring Boot whose Lombok works with the newest JDK."""
 _NEW_LOMBOK: Final = "1.18.42"
 _OWN_LOMBOK: Final = re.compile(
-    r"<artifactId>lombok</artifactId>\s*+<version>|projectlombok:lombok:\d|<lombok\.version>|lombok\.version['\"]?\]"
+    r"<artifactId>lombok</artifactId>\s*+(?:<(?:scope|optional)>\w*+</\w++>\s*+){0,2}"
+    r"<version>(?!\$\{lombok\.version\})|projectlombok:lombok:\d|lombok\.version['\"]?\]"
 )
+"""Matches a version of Lombok that no option replaces."""
+_LOMBOK_PROPERTY: Final = re.compile(r"<lombok\.version>1\.18\.(\d{1,3})<")
+_FIRST_FOR_NEW_JDKS: Final = 40
+"""The first Lombok 1.18 that works with JDK 25."""
 _SECONDARY_ARCHIVES: Final = ("/original-", "-plain.jar", "-sources.jar", "-javadoc.jar")
 """Parts of the names of archives that are not the application. For example, Maven's shade plugin keeps the
 archive without dependencies as original-shop-1.jar."""
@@ -90,12 +95,13 @@ def _boot_version(text: str) -> tuple[int, int] | None:
 def _with_new_lombok(text: str, option: str) -> tuple[str, str]:
     """Returns the option that replaces a Lombok which fails with the JDKs that are usual now, and the reason.
     Both are empty if the build file chooses the version of Lombok, or Spring Boot a newer one."""
-    boot = _boot_version(text)
-    if not boot or boot >= _FIRST_WITH_NEW_LOMBOK or "lombok" not in text or _OWN_LOMBOK.search(text):
+    boot, own = _boot_version(text), _LOMBOK_PROPERTY.search(text)
+    is_old = int(own[1]) < _FIRST_FOR_NEW_JDKS if own else bool(boot and boot < _FIRST_WITH_NEW_LOMBOK)
+    if not is_old or "lombok" not in text or _OWN_LOMBOK.search(text):
         return "", ""
     return (
         f" {option}lombok.version={_NEW_LOMBOK}",
-        f" Lombok {_NEW_LOMBOK} is used: that of Spring Boot {boot[0]}.{boot[1]} fails with newer JDKs.",
+        f" Lombok {_NEW_LOMBOK} is used, because older ones fail with newer JDKs.",
     )
 
 
