@@ -77,7 +77,11 @@ def options(value: Any, free: set[str], path: str = "") -> list[str]:
 
 @operations()
 def test_every_operation_has_exactly_one_command_and_nested_lists_an_alias(operation):
-    short = {"listJobRuns": ("job", "runs"), "listUploads": ("application", "uploads")}.get(operation.id)
+    short = {
+        "listJobRuns": ("job", "runs"),
+        "listUploads": ("application", "uploads"),
+        "listProjectDeploymentRules": ("project", "deployment-rules"),
+    }.get(operation.id)
     commands = {(deed.group, deed.word) for deed, _ in ways(operation)}
     assert len(commands - {short}) == 1
     assert short is None or short in commands

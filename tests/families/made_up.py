@@ -43,7 +43,7 @@ class AwsCredentials(Spec):
     name: Name
 
 
-class Stage(Spec):
+class Tier(Spec):
     name: Name
     note: Text = ""
 
@@ -78,9 +78,9 @@ aws_credentials = Family(
     verbs=frozenset({Verb.CREATE, Verb.LIST, Verb.READ, Verb.DELETE}),
     audit=AuditWords(sub_target="CLOUD_PROVIDER_CREDENTIALS", is_part=True),
 )
-stage = Family(
-    "stage",
-    Stage,
+tier = Family(
+    "tier",
+    Tier,
     parent=environment,
     created=200,
     actions=(
@@ -96,7 +96,7 @@ stage = Family(
             list[Itself],
             "Move it before another",
             suffix="/moveBefore/{other_id}",
-            ids={"other_id": "stage"},
+            ids={"other_id": "tier"},
             paged=False,
         ),
         get("region", Note, "Read a region", suffix="/region/{region}", ids={"region": WORD_PARAMETER}),
@@ -104,11 +104,11 @@ stage = Family(
         delete("lock", "Take the lock away"),
     ),
 )
-of_services = Actions(service, "Stages", (get("stage", Note, "Read its stage"),))
+of_services = Actions(service, "Tiers", (get("tier", Note, "Read its tier"),))
 of_clusters = Actions(cluster, "Locks", (get("lock", Note, "Read its lock", unnested=True),))
 
 EVERYTHING = registry_of(
-    *find_declarations(), project_rule, environment_rule, aws_credentials, stage, of_services, of_clusters
+    *find_declarations(), project_rule, environment_rule, aws_credentials, tier, of_services, of_clusters
 )
 
 
@@ -118,31 +118,31 @@ async def order(ctx: Context, tx: Tx, call: Call) -> Reply:
     return Reply()
 
 
-@writes("stage.addService")
+@writes("tier.addService")
 async def add_service(ctx: Context, tx: Tx, call: Call) -> Reply:
     row, added = await target(tx, call), await resource_at(tx, call, call.operation.ids[-1])
     return await apply_changes(ctx, tx, call, row, {"note": f"{added.family} {added.id}"})
 
 
-@writes("stage.moveBefore")
+@writes("tier.moveBefore")
 async def move_before(ctx: Context, tx: Tx, call: Call) -> Reply:
     moved, other = await target(tx, call), await resource_at(tx, call, call.operation.ids[-1])
     return Reply(results([moved.body, other.body]))
 
 
-@writes("stage.run", "stage.lock")
+@writes("tier.run", "tier.lock")
 async def do_nothing(ctx: Context, tx: Tx, call: Call) -> Reply:
     row = await target(tx, call)
     return Reply(encode({"id": row.id, "family": row.family}) if call.operation.answer else b"")
 
 
-@reads("stage.region")
+@reads("tier.region")
 async def region(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     return Reply(encode({"id": row.id, "family": row.family, "word": call.ids[1]}))
 
 
-@reads("service.stage", "cluster.lock")
+@reads("service.tier", "cluster.lock")
 async def found(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     return Reply(encode({"id": row.id, "family": row.family}))

@@ -10,7 +10,7 @@ import pytest
 from tests.families.made_up import (
     EnvironmentRule,
     ProjectRule,
-    Stage,
+    Tier,
     environment_rule,
     project_rule,
 )
@@ -26,15 +26,15 @@ from windlass.families.project import project
 
 
 class Counting(Shown):
-    stages: Annotated[int, counts("stage")] = 0
+    tiers: Annotated[int, counts("tier")] = 0
 
 
 class Box(Spec):
     name: Name
 
 
-def stage_with(*actions: Action) -> Family:
-    return Family("stage", Stage, parent=environment, actions=actions)
+def tier_with(*actions: Action) -> Family:
+    return Family("tier", Tier, parent=environment, actions=actions)
 
 
 nobody = AnyOf("nobody", Trait(name="has_nothing"), "nothing")
@@ -59,14 +59,14 @@ ONE_TITLE = (
         (ONE_ROUTE, "getOneRule and getOtherRule have the same route, GET /rule/{one_id}"),
         (ONE_TITLE, "have the same operation id, listRules"),
         ((Family("service", Box, parent=project),), "service is the name of a family and of a union"),
-        ((stage_with(get("log", None, "x", suffix="/{x_id}")),), "say in `ids` what {x_id}"),
+        ((tier_with(get("log", None, "x", suffix="/{x_id}")),), "say in `ids` what {x_id}"),
         (
-            (stage_with(get("log", None, "x", suffix="/{x_id}", ids={"x_id": "nothing"})),),
+            (tier_with(get("log", None, "x", suffix="/{x_id}", ids={"x_id": "nothing"})),),
             "{x_id} is the id of nothing, and no family or union has this name",
         ),
         (
-            (stage_with(get("log", None, "x", suffix="/{a}/{a}", ids={"a": WORD_PARAMETER})),),
-            "two parameters of /stage/{stage_id}/{a}/{a} have the same name",
+            (tier_with(get("log", None, "x", suffix="/{a}/{a}", ids={"a": WORD_PARAMETER})),),
+            "two parameters of /tier/{tier_id}/{a}/{a} have the same name",
         ),
         (
             (nobody, Actions(nobody, "x", (get("log", None, "x"),))),
@@ -74,7 +74,7 @@ ONE_TITLE = (
         ),
         (
             (Family("box", Box, parent=project, shown=Counting),),
-            "box.stages counts stage: no family below it has this name",
+            "box.tiers counts tier: no family below it has this name",
         ),
     ],
 )
@@ -90,8 +90,8 @@ def test_a_family_that_two_files_name_is_one_family() -> None:
 
 
 async def test_an_action_without_a_handler_fails_the_start(database_url: str) -> None:
-    families = registry_of(*find_declarations(), stage_with(post("explode", None, "Explode")))
-    with pytest.raises(LookupError, match=r"nothing handles stage\.explode"):
+    families = registry_of(*find_declarations(), tier_with(post("explode", None, "Explode")))
+    with pytest.raises(LookupError, match=r"nothing handles tier\.explode"):
         async with make_world(database_url, families=families):
             pass
 

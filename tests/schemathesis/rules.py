@@ -277,6 +277,15 @@ _SCHEDULE: Body = {"on_start": {}}
 
 
 @rule
+def running_hours_are_those_of_a_clock(operation: Operation, body: Body) -> None:
+    """The time zone exists, and an environment with hours is started on a day and stopped at another time."""
+    if "weekdays" in body or "auto_stop" in body:
+        times = {"start_time": "1970-01-01T08:00:00.000Z", "stop_time": "1970-01-01T19:00:00.000Z"}
+        body |= {name: value for name, value in times.items() if name in body}
+        body |= {"weekdays": ["MONDAY"], "timezone": "UTC"}
+
+
+@rule
 def a_job_has_one_source_and_one_sort_of_schedule(operation: Operation, body: Body) -> None:
     """A PUT here meets a job of a repository that runs on start."""
     if not operation.handler.startswith("job.") or not {"source", "schedule"} & body.keys():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Protocol
 
 from msgspec import Meta, field
 
@@ -45,6 +45,16 @@ STOP: Final = "1970-01-01T19:00:00.000Z"
 _HOUR_AND_MINUTE: Final = re.compile(r"T([0-9]{2}):([0-9]{2})")
 
 
+class WithHours(Protocol):
+    """A rule with running hours."""
+
+    auto_stop: bool
+    timezone: str
+    start_time: str
+    stop_time: str
+    weekdays: list[Weekday]
+
+
 class DeploymentRule(Spec):
     """Whether pull requests get previews, and when the environment runs."""
 
@@ -68,7 +78,7 @@ class DeploymentRule(Spec):
     )
 
 
-def check_rule(rule: DeploymentRule) -> None:
+def check_hours(rule: WithHours) -> None:
     """Raises Invalid for running hours that no environment can follow."""
     if not is_zone(rule.timezone):
         meant = did_you_mean(similar_zones(rule.timezone))

@@ -16,6 +16,7 @@ from windlass.control.request.reading import page_of, with_fields
 from windlass.core.access import ROLE_IDS, SCOPE_MEANINGS, Actor, ResourceLocation, Scope, may, may_below
 from windlass.core.words.events import Event
 from windlass.families.cluster import THIS_MACHINE, Cluster, cluster
+from windlass.families.environment import environment
 from windlass.families.organization import Organization, organization
 from windlass.store import Row, Tx
 
@@ -87,7 +88,7 @@ async def _refuse_elsewhere(tx: Tx, org: Row) -> None:
     """Refuses to delete an organization with environments on other hosts: nothing could remove them later."""
     for row in await tx.resources.of_parent(org.id, cluster.name):
         spec = row.read(Cluster)
-        if spec.is_elsewhere and await tx.links.sources(row.id, "cluster_id"):
+        if spec.is_elsewhere and await tx.links.users_of_family(row.id, environment.name):
             raise Conflict(
                 f"Delete the environments on the cluster {spec.name} first: they are on another host, and "
                 "nothing could remove them afterwards"

@@ -26,6 +26,8 @@ from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.deploy.states import State
 from windlass.families.cluster import Cluster, ClusterShown, ClusterStatus, cluster
+from windlass.families.environment import environment
+from windlass.families.project_deployment_rule import project_deployment_rule
 from windlass.store import FIRST_PLACE, NO_SURROUNDINGS, Reads, Row, Tx, cluster_topic, queue_of, queues_of
 
 
@@ -171,11 +173,17 @@ class Clusters(Behaviour[Cluster]):
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Updates the cluster name in the environments of the cluster."""
-        for env in await tx.links.sources(row.id, "cluster_id"):
+        for env in await tx.links.users_of_family(row.id, environment.name):
             await tx.resources.rewrite(env.id, rewritten(env.body, shown_fields(row)))
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        using = await tx.links.sources(row.id, "cluster_id")
+        using = await tx.links.users_of_family(row.id, environment.name)
+        if rules := await tx.links.users_of_family(row.id, project_deployment_rule.name):
+            names = sorted({each.read(NamedDocument).name for each in rules})
+            raise Conflict(
+                f"Choose another cluster in the deployment rules of projects first: {len(rules)} name this "
+                f"one ({_list_names(names)})"
+            )
         if using:
             names = sorted(env.read(NamedDocument).name for env in using)
             raise Conflict(

@@ -22,7 +22,7 @@ from windlass.control.request.hidden_fields import decrypt_hidden, encrypt_hidde
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import allows, allows_below
 from windlass.core.access import Actor, Scope
-from windlass.core.declare.deployment_rules import DeploymentRule, check_rule
+from windlass.core.declare.deployment_rules import DeploymentRule, check_hours
 from windlass.core.words.events import Event
 from windlass.families.deployment_rule import EnvironmentDeploymentRule
 from windlass.families.environment import environment
@@ -60,7 +60,7 @@ async def read_rule(ctx: Context, call: Call) -> Reply:
 @writes("environment.editDeploymentRule")
 async def replace_rule(ctx: Context, tx: Tx, call: Call) -> Reply:
     row, rule = await target(tx, call), call.sent(DeploymentRule)
-    check_rule(rule)
+    check_hours(rule)
     if call.ids[-1] != _rule_id_of(row) and not _WORD.match(call.ids[-1]):
         raise Missing("No deployment rule with this id was found: read the rule of the environment first")
     if rule.auto_preview or rule.on_demand_preview:

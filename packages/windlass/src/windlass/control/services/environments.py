@@ -19,6 +19,7 @@ from windlass.control.records.deployments import cancel, name_of, refuse_in_dele
 from windlass.control.records.links import links_of
 from windlass.control.records.previews import PREVIEW_MODE, PreviewMark
 from windlass.control.records.reachability import status_as_reachable
+from windlass.control.records.running_hours import schedule_hours
 from windlass.control.records.shown_deployments import details_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.deleting import delete_row
@@ -27,6 +28,7 @@ from windlass.control.request.permissions import visible_below
 from windlass.control.request.stage_placement import give_stages
 from windlass.control.services.actions import SERVICE_ACTIONS, Accepted, action_name, was_begun
 from windlass.control.services.clusters import give_queue, shown_fields
+from windlass.control.services.project_deployment_rules import apply_rule, rule_for
 from windlass.control.services.services import freshness, whole_status
 from windlass.core.declare.document import Document
 from windlass.core.declare.queries import Removal
@@ -49,10 +51,12 @@ class Environments(Behaviour[Environment]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Environment]) -> None:
         assert draft.parent is not None
         await refuse_in_deletion(tx, draft.parent.id)
-        chosen = draft.spec.cluster_id
-        row = await (
-            tx.resources.find(cluster.name, chosen) if chosen else tx.resources.first(draft.org, cluster.name)
-        )
+        rule = await rule_for(tx, draft)
+        if rule is not None:
+            await apply_rule(tx, draft, rule)
+        chosen = draft.spec.cluster_id or (rule.cluster_id if rule is not None else "")
+        row = await tx.resources.find(cluster.name, chosen) if chosen else None
+        row = row or await tx.resources.first(draft.org, cluster.name)
         if row is None:
             raise Conflict("cluster_id: the organization has no cluster yet; create one first")
         await give_queue(tx, row.id, row.read(Cluster))
@@ -64,6 +68,7 @@ class Environments(Behaviour[Environment]):
         row = await tx.resources.get(draft.id)
         assert row is not None
         await give_stages(ctx, tx, row, like=draft.copy_of)
+        await schedule_hours(tx, row)
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Environment]) -> None:
         change.extras |= {"cluster": change.before.cluster_id}

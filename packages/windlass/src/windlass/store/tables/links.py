@@ -52,6 +52,11 @@ class LinkTable(Table):
         """Returns all resources that refer to `target` by any field, once for each field."""
         return [Row(*row) for row in await self._session.all(USERS, target)]
 
+    async def users_of_family(self, target: str, family: str) -> list[Row]:
+        """Returns the resources of a family that refer to `target`, without duplicates."""
+        users = {row.id: row for row in await self.users(target) if row.family == family}
+        return [*users.values()]
+
     async def target(self, source: str, field: str) -> str | None:
         rows = await self._session.all(TARGET_OF_FIELD, source, field)
         return str(rows[0][0]) if rows else None
