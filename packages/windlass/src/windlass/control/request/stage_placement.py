@@ -88,6 +88,11 @@ def _placed(
 async def place_new(ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
     """Places a new service. A copy is placed in the stage of the original, or in the one of this name in
     another environment, if there is such a stage."""
+    precedence = ctx.kinds[draft.family.name].precedence
+    if not draft.copy_of and await tx.deployment_stages.place_by_default(
+        draft.id, draft.above.id, precedence
+    ):
+        return
     stages = await give_stages(ctx, tx, draft.above)
     row = _placed(ctx, tx, stages, draft.family.name, draft.id, draft.above.id)
     if draft.copy_of:

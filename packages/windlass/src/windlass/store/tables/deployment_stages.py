@@ -94,6 +94,11 @@ PLACE: Final = f"""
 INSERT INTO staged_service ({_SERVICE}) VALUES ({places(len(StagedServiceRow.__struct_fields__))})
 ON CONFLICT (service) DO UPDATE SET
     stage = excluded.stage, is_skipped = excluded.is_skipped, changed = excluded.changed"""
+PLACE_BY_DEFAULT: Final = f"""
+INSERT INTO staged_service ({_SERVICE})
+SELECT CAST($1 AS TEXT), environment, id, 0, CAST($2 AS BIGINT), CAST($2 AS BIGINT) FROM deployment_stage
+WHERE environment = $3 AND takes = $4
+RETURNING stage"""
 DELETE_SERVICE: Final = "DELETE FROM staged_service WHERE service = $1"
 
 
@@ -166,6 +171,11 @@ class DeploymentStageChanges(DeploymentStageTable):
         """Places services in stages. A service that is in another stage leaves it."""
         if rows:
             await self._session.many(PLACE, [msgspec.structs.astuple(row) for row in rows])
+
+    async def place_by_default(self, service: str, environment: str, precedence: int) -> bool:
+        """Places a new service in the default stage for its precedence. Returns whether there is one."""
+        now = self._session.now
+        return await self._session.one(PLACE_BY_DEFAULT, service, now, environment, precedence) is not None
 
     async def forget(self, id: str) -> None:
         """Removes a stage, or a service from its stage."""
