@@ -33,8 +33,7 @@ _MAX_TRUNKS: Final = 128
 HUB_SUFFIX: Final = ".hub"
 """The suffix of the files of hub holders. These files are beside the file of the trunk's holder."""
 UPLINK: Final = "up"  # the name of the outward interface of a hub or trunk
-_MACHINE_INTERFACE: Final = "windlass{0}"
-"""The name of the machine's interface to a trunk; its number is the first free one."""
+_MACHINE_INTERFACE: Final = "windlass{0}"  # of the machine, to a trunk; its number is the first free one
 _OF_MACHINE: Final = re.compile(r"windlass[0-9]+")
 _TCP, _UDP, _DNS = 6, 17, 53
 _GET_ADDRESS: Final = 0x8915  # the ioctl request for an interface's address
@@ -190,10 +189,7 @@ def try_all(*, as_root: bool) -> str:
             os._exit(0)
         os._exit(1)
     if os.waitpid(child, 0)[1]:
-        return (
-            "the kernel gives no network namespaces, no veth pairs, or no nf_tables with NAT, or /proc/sys "
-            "is read-only"
-        )
+        return "the kernel gives no network namespaces, veth pairs or NAT, or /proc/sys is read-only"
     if not as_root:
         return ""
     with open(_FORWARDING) as file:  # noqa: PTH123
