@@ -72,6 +72,23 @@ async def test_a_process_recorded_before_a_reboot_does_not_count_as_running(stra
     assert not kernel.is_running(structs.replace(now, start=now.start + 1))
 
 
+@pytest.mark.parametrize("has_rebooted", [True, False])
+async def test_an_instance_that_ended_with_the_machine_says_so(rig, has_rebooted):
+    it = wanted(rig.made(programs.SLEEPS))
+    async with Station(rig) as before:
+        await before.apply(it)
+    shelf = RecordStore(rig.folder)
+    record = shelf.read(KEY)
+    assert record is not None
+    assert record.process is not None
+    os.kill(record.process.pid, signal.SIGKILL)
+    boot = "another" if has_rebooted else record.process.boot
+    shelf.write(KEY, structs.replace(record, process=structs.replace(record.process, boot=boot)))
+    async with Station(rig) as after:
+        said = (await after.apply(it)).reason
+    assert said == ("ended when the machine was restarted" if has_rebooted else "was killed by SIGKILL")
+
+
 async def test_a_truncated_instance_record_is_treated_as_missing(rig):
     home = RecordStore(rig.folder).home(KEY)
     home.mkdir(parents=True)

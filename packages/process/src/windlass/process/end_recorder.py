@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import structs
 
-from windlass.base import cgroups
+from windlass.base import cgroups, kernel
 from windlass.base.clock import Clock
 from windlass.engines.rollout import kernel_listeners
 from windlass.process import exit_reason, files, open_folders, process_table, run_recorder
@@ -59,7 +59,8 @@ class EndRecorder:
     def _reason(self, home: Path, record: Record, status: int | None, is_heard: bool) -> str:
         if cgroups.memory_kills(record.groups):
             return exit_reason.too_much(record.memory)
-        reason = exit_reason.describe_exit(status)
+        has_rebooted = record.process is not None and record.process.boot != kernel.boot()
+        reason = exit_reason.describe_exit(status, has_rebooted=has_rebooted)
         if not status or is_heard:
             return reason
         listened = kernel_listeners.read_listeners()

@@ -88,7 +88,10 @@ def with_reason(record: Record, process: Process, status: int) -> Record:
     return structs.replace(record, exit_code=_code(status), reason=describe_exit(status))
 
 
-def describe_exit(status: int | None) -> str:
+def describe_exit(status: int | None, *, has_rebooted: bool = False) -> str:
+    """`has_rebooted`: whether the machine was restarted since the program was started."""
+    if status is None and has_rebooted:
+        return "ended when the machine was restarted"
     if status is None:
         return "ended; how is not known, because another run of Windlass started it"
     if status >= 0:
