@@ -222,6 +222,13 @@ def test_a_database_that_is_not_certain_is_not_needed(files):
             ["JWT_SECRET"],
         ),
         ({"pom.xml": POM, f"{RESOURCES}/application.yml": "jwt:\n  key: ${JWT_SECRET}\n"}, ["JWT_SECRET"]),
+        (
+            {
+                "package.json": package("express", start="node x.js"),
+                "x.js": "a(process.env.JWT_RESET_PASSWORD_SECRET)",
+            },
+            ["JWT_RESET_PASSWORD_SECRET"],
+        ),
         # Those of other services are not for the application to choose.
         ({"requirements.txt": "flask\n", "app.py": f"{FLASK}os.environ['AWS_SECRET_ACCESS_KEY']\n"}, []),
         ({"requirements.txt": "flask\n", "app.py": f"{FLASK}os.environ['GITHUB_CLIENT_SECRET']\n"}, []),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.detect.node_scripts import needs_development, runs_build
+from windlass.detect.node_scripts import managers_called, needs_development, runs_build
 
 SCRIPTS = {
     "build": "tsc",
@@ -70,3 +70,12 @@ def test_scripts_that_run_very_many_others_are_read_in_a_short_time():
     scripts = {**many, "start": "run-s " + "a* " * 100_000}
     assert not runs_build(scripts, "npm start")
     assert not needs_development(["npm start"], ["jest"], scripts)
+
+
+@pytest.mark.parametrize(
+    ("start", "called"),
+    [("npm run start", ["yarn"]), ("node x.js", []), ("pnpm run serve", ["pnpm"])],
+)
+def test_package_managers_that_scripts_call_are_found(start, called):
+    scripts = {"start": "npm run build && node x.js", "build": "yarn run clean && tsc", "serve": "node x.js"}
+    assert managers_called(scripts, start) == called

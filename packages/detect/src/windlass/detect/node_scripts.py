@@ -107,6 +107,13 @@ def runs_build(scripts: Mapping[str, str], *commands: str) -> bool:
     )
 
 
+def managers_called(scripts: Mapping[str, str], *commands: str) -> list[str]:
+    """Returns the package managers other than npm that commands, or the scripts behind them, call."""
+    texts = reached_commands(scripts, *commands)
+    called = {words[0] for text in texts for words in _words_of(text) if words}
+    return sorted(called & (_MANAGERS - {"npm"}))
+
+
 def needs_development(
     commands: Iterable[str], development: Collection[str], scripts: Mapping[str, str] | None = None
 ) -> bool:

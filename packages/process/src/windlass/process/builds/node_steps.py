@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -13,9 +14,10 @@ from msgspec.structs import replace
 from windlass.base import subprocesses
 from windlass.base.folder_removal import erase
 from windlass.builders.detecting import read_files
-from windlass.builders.node_managers import manager_of
+from windlass.builders.node_managers import PackageManager, manager_of
 from windlass.builders.node_packages import Package
 from windlass.detect.install_variables import switches
+from windlass.detect.node_scripts import managers_called
 from windlass.process.builds import node
 from windlass.process.builds.build_state import NOT_FOR_TOOLS, BuildState, complete, explained
 from windlass.process.builds.kept_folders import KeptFolders
@@ -35,6 +37,8 @@ class _NodeTools(NamedTuple):
     runtime: NodeRuntime
     bins: Path | None
     """The folder of a fetched package manager's programs."""
+    others: tuple[Path, ...] = ()
+    """The folders of other package managers that scripts call."""
 
 
 async def install_node(state: BuildState) -> None:
@@ -106,7 +110,21 @@ async def _node_and_manager(
         return _NodeTools(runtime, None)  # no package manager is run
     with explained(runtime.complaint):
         bins = await find_manager(state.tools, state.toolchains, state.held, dependencies.manager)
-    return _NodeTools(runtime, bins)
+        others = [
+            await find_manager(state.tools, state.toolchains, state.held, PackageManager(name=name))
+            for name in _other_managers(state, dependencies)
+        ]
+    return _NodeTools(runtime, bins, tuple(filter(None, others)))
+
+
+def _other_managers(state: BuildState, dependencies: node.NodeDependencies) -> list[str]:
+    """Returns the package managers that scripts call although another one installs, such as yarn beside
+    package-lock.json."""
+    package = dependencies.package
+    known = {dependencies.manager.name, *package.dependencies, *package.development}
+    commands = [shlex.join(command) for command in state.sources.build]
+    called = managers_called(package.scripts, state.sources.start.text, *commands)
+    return [name for name in called if name not in known]
 
 
 async def _give_to_instances(
@@ -119,6 +137,9 @@ async def _give_to_instances(
         state.places.append((own / "bin", own / "bin"))
     if node_tools.bins and _is_named(state, dependencies.manager.name):
         own = await state.keep(node_tools.bins.parent, "manager")
+        state.places.append((own / ".bin", own / ".bin"))
+    for number, bins in enumerate(node_tools.others):
+        own = await state.keep(bins.parent, f"manager{number + 1}")
         state.places.append((own / ".bin", own / ".bin"))
 
 
