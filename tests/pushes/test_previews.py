@@ -75,6 +75,24 @@ async def test_a_pull_request_gets_an_environment_and_loses_it(make: type[WithPu
         assert "deleted" in shop.server.text(12)
 
 
+async def test_a_service_that_is_skipped_in_its_stage_is_not_deployed_in_a_preview():
+    async with shop_of(engine=FakeEngine("image")) as shop:
+        await shop.make()
+        for name in ("cache", "queue"):
+            body = {"name": name, "image_name": "acme/cache", "tag": "1.0"}
+            service = await shop.world.made(f"/environment/{shop.id}/container", body)
+            stage = (await shop.world.get(f"/service/{service}/deploymentStage"))["id"]
+            path = f"/deploymentStage/{stage}/service/{service}"
+            assert (await shop.world.put(path, {"is_skipped": name == "cache"})).status == 200
+        await shop.open(12, "first")
+        made = await shop.services((await shop.preview())["preview_environment_id"])
+        states = [
+            await shop.world.get(f"/container/{made[name]['id']}/status") for name in ("cache", "queue")
+        ]
+        assert [state["service_deployment_status"] for state in states] == ["NEVER_DEPLOYED", "UP_TO_DATE"]
+        assert (await shop.preview())["state"] == "RUNNING"
+
+
 async def test_a_preview_shares_nothing_with_its_original():
     async with shop_of(engine=FakeEngine("image")) as shop:
         await shop.make()

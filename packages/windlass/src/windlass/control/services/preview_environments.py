@@ -124,9 +124,11 @@ async def _deploy_services(
 ) -> Row:
     stored = row.read(StoredPreview)
     skipped: list[str] = []
+    left_out = await tx.deployment_stages.skipped(environment.id)
     for service in services:
         kind = ctx.kinds[service.family]
-        if not kind.runs_in_preview(service):
+        is_left_out = service.id in left_out and _key_of(service) not in switched
+        if is_left_out or not kind.runs_in_preview(service):
             continue
         call = call_of(ctx, f"{service.family}.deploy", environment.parent, service)
         try:
