@@ -20,6 +20,8 @@ from click.testing import CliRunner
 
 from tests.needs import needs_root, ordinary_user
 from tests.operate.installations import contents, stopped
+from tests.world import HandClock, make_world
+from windlass.base.clock import DAY, SystemClock
 from windlass.cli.main import main
 from windlass.config import DATABASE, VARIABLE_PREFIX, Settings
 from windlass.install import last_backup
@@ -245,6 +247,22 @@ def test_doctor_checks_database_secrets_key_and_clock_of_an_installation(tmp_pat
         f"SQLite {apsw.sqlite_lib_version()} answers, with schema {newest()}, which is up to date",
     )
     assert found["Secrets"][0] == found["Key"][0] == found["Clock"][0] == "ok"
+
+
+def test_the_warning_of_a_clock_that_was_ahead_ends_with_the_next_change(tmp_path):
+    async def change(ahead: int) -> None:
+        clock = HandClock(SystemClock().now() + ahead)
+        async with make_world("", folder=tmp_path, clock=clock, key=SECRETS["WINDLASS_KEY"]) as world:
+            await world.project(name=f"ahead {ahead}")
+
+    def level() -> str:
+        words = ("--data-dir", str(tmp_path))
+        return findings(*words, WINDLASS_KEY=SECRETS["WINDLASS_KEY"])["Clock"][0]
+
+    asyncio.run(change(365 * DAY))
+    assert level() == "warn"
+    asyncio.run(change(0))
+    assert level() == "ok"
 
 
 def test_doctor_checks_a_postgresql_database(tmp_path, postgres_url):

@@ -87,6 +87,7 @@ def to_keep_beside(settings: Settings, backup: Manifest) -> Iterator[str]:
         f"The key ({backup.key_fingerprint}) is not in it. Keep {where} in another place: without it, this "
         f"backup cannot be restored."
     )
+    yield "Volumes and databases of services are not in it: copy them, too, as docs/backup.md says."
     uploads = Path(settings.data_dir) / UPLOADS_FOLDER
     if any(uploads.glob("*/*")):
         yield f"Copy the folder {uploads}, too: uploaded folders are not in it."

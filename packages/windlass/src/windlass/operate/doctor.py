@@ -321,8 +321,8 @@ def _clock(newest: int | None) -> Finding:
     if newest is not None and newest > now + MINUTE:
         behind = f"{(newest - now) // SECOND} seconds behind what was recorded last"
         advice = (
-            f"set the clock, by NTP if you can; if it is right now, restart the server once, and wait: this "
-            f"warning ends at {stamp(newest)}"
+            "set the clock, by NTP if you can; if it is right now, restart the server once: this warning "
+            "ends with the next change"
         )
         return warn("Clock", f"{stamp(now)}, {behind}", advice)
     return ok("Clock", stamp(now))

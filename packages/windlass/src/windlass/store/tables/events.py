@@ -46,7 +46,7 @@ NEWEST: Final = "SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1"
 OLDEST: Final = "SELECT seq, at, hash FROM event ORDER BY seq LIMIT $1"
 HASH_OF_EVENT: Final = "SELECT hash FROM event WHERE seq = $1"
 TIME_OF_EVENT: Final = "SELECT at FROM event WHERE seq >= $1 ORDER BY seq LIMIT 1"
-LAST_TIME: Final = "SELECT max(at) FROM event"
+LAST_TIME: Final = "SELECT at FROM event ORDER BY seq DESC LIMIT 1"
 LAST_OF: Final = f"""
 SELECT {_COLUMNS} FROM event WHERE subject = $1 AND subject <> '' AND target = subject
 ORDER BY seq DESC LIMIT 1"""
@@ -86,6 +86,7 @@ class EventTable(Table):
         return row[0] if row else None
 
     async def last_time(self) -> int | None:
+        """Returns the time of the newest event, which is not the latest time if the clock was set back."""
         row = await self._session.one(LAST_TIME)
         return row[0] if row else None
 
