@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import string
+from typing import Any
 
 import msgspec
 import pytest
 
 from tests.world import World
 from windlass.control.workloads.credentials import credentials_of
-from windlass.core.deploy.databases import TYPES, DatabaseLogin, kind_of
+from windlass.core.deploy.databases import TYPES, DatabaseLogin, configurations, kind_of
 from windlass.store import Row, Tx
 
 every_type = pytest.mark.parametrize("type", TYPES)
@@ -111,6 +112,17 @@ async def test_the_versions_of_databases_are_listed(world: World):
     assert [one["database_type"] for one in answer["results"]] == list(TYPES)
     assert {"name": "16", "supported_mode": "CONTAINER"} in answer["results"][0]["version"]
     assert {"name": "16", "supported_mode": "MANAGED"} in answer["results"][0]["version"]
+
+
+def test_the_version_of_the_machine_comes_first_where_its_servers_run():
+    def first(*, runs_installed: bool) -> dict[Any, str]:
+        kinds: list[Any] = configurations(runs_installed=runs_installed)
+        return {kind["database_type"]: kind["version"][0]["name"] for kind in kinds}
+
+    installed = first(runs_installed=True)
+    assert (installed["MYSQL"], installed["REDIS"], installed["POSTGRESQL"]) == ("latest", "latest", "18")
+    # Negative control: elsewhere, versions are images.
+    assert "latest" not in first(runs_installed=False).values()
 
 
 async def test_available_database_versions_are_those_compatible_with_the_existing_data(world: World):

@@ -242,14 +242,20 @@ def alive(type: str) -> HealthProbe:
 # Versions
 
 
-def configurations() -> list[dict[str, object]]:
-    """Returns all database types with their versions and modes."""
+INSTALLED_VERSION: Final = "latest"
+"""Stands for the version that a machine has."""
+
+
+def configurations(*, runs_installed: bool = False) -> list[dict[str, object]]:
+    """Returns all database types with their versions and modes. `runs_installed`: whether the engine runs the
+    servers of the machine: then its version comes first, unless the data would not outlive a newer one."""
     return [
         {
             "database_type": kind.type,
-            "version": [{"name": name, "supported_mode": mode} for name in kind.versions for mode in MODES],
+            "version": [{"name": name, "supported_mode": mode} for name in names for mode in MODES],
         }
         for kind in _KINDS.values()
+        for names in [((INSTALLED_VERSION,) if runs_installed and kind.leaps else ()) + kind.versions]
     ]
 
 

@@ -56,8 +56,10 @@ async def master_credentials(ctx: Context, call: Call) -> Reply:
 
 @reads("database.databaseConfiguration")
 async def configuration(ctx: Context, call: Call) -> Reply:
-    await parent_of(ctx.store.reads, call)
-    return Reply(results([encode(choice) for choice in configurations()]))
+    environment = await parent_of(ctx.store.reads, call)
+    place = await ctx.places.of_environment(ctx.store.reads, environment.id)
+    choices = configurations(runs_installed=place.builder.makes != "image")
+    return Reply(results([encode(choice) for choice in choices]))
 
 
 @reads("database.version")
