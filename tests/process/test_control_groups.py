@@ -19,8 +19,10 @@ from tests.engines.stations import Station, wanted
 from tests.marks import nightly
 from tests.process.helpers import KEY, answer_of
 from windlass.base import cgroups, kernel
+from windlass.base.isolation import cell_entry, launcher_client
 from windlass.process import resource_monitor
 from windlass.process.records import Record, RecordStore
+from windlass.process.spawn import Spawner, SpawnRequest
 
 GROWS = """
 import time
@@ -285,3 +287,23 @@ async def test_an_instance_started_before_control_groups_existed_is_still_limite
             await asyncio.sleep(1)
             assert not (await station.one(it.service)).reason
         await station.engine.sweep(await station.engine.services())
+
+
+async def test_a_command_is_moved_into_the_groups_of_its_instance_only_when_it_is_ready_to_run(tmp_path):
+    """Busy programs of the instance would leave it no processor time to get ready, and all other starts of
+    the machine wait for that. The control: a process that enters a group itself writes 0."""
+    group = tmp_path / "group"
+    group.mkdir()
+    (group / "cgroup.procs").touch()
+    spawner, output = Spawner(), os.open(os.devnull, os.O_WRONLY)
+    try:
+        request = SpawnRequest(("sleep", "100"), tmp_path, {}, tmp_path / "output", groups=(str(group),))
+        started = spawner.beside(request, output, None)
+        assert (group / "cgroup.procs").read_text() == str(started.pid)
+        cell_entry.enter_groups([str(group)])
+        assert (group / "cgroup.procs").read_text() == "0"
+        launcher_client.end(started)
+        launcher_client.close(started)
+    finally:
+        os.close(output)
+        spawner.close()

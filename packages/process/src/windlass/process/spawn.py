@@ -129,12 +129,21 @@ class Spawner:
     ) -> StartedProgram:
         """Starts a program in the cell of a process, without a record. Raises an OSError if this fails.
 
-        Does not wait until the program runs, because other programs in the cell can delay that.
+        Does not wait until the program runs, because other programs in the cell can delay that. It enters its
+        control groups just before: a limit of the processor, which busy programs of the instance have used
+        up, would delay all other starts on this machine as well.
         """
-        launch = _launch_request(request, waits=False)
+        launch = _launch_request(request, waits=True)
         launch["has_input"], launch["has_terminal"] = input is not None, has_terminal
-        launch["groups"] = request.groups
-        return self._launcher.start_program(launch, output, process if request.cell else None, input)
+        started = self._launcher.start_program(launch, output, process if request.cell else None, input)
+        try:
+            cgroups.enter(request.groups, started.pid)
+        except OSError:
+            launcher_client.end(started)
+            launcher_client.close(started)
+            raise
+        launcher_client.release(started)
+        return started
 
     def copy_content(
         self, groups: Sequence[str], least_free: int, source: Path, target: Path, owner: int | None

@@ -60,7 +60,7 @@ class LaunchRequest(TypedDict):
     """A module and the arguments of its `main`. Set to run the module instead of a command. It runs without a
     cell and ends with the server."""
     groups: Sequence[str]
-    """The control groups that the process enters first. If empty, it stays in the launcher's groups."""
+    """The control groups that a module enters. Programs are moved into theirs before they are executed."""
 
 
 class LaunchAnswer(TypedDict, total=False):
@@ -175,9 +175,10 @@ def _serve_step(descriptors: Sequence[int], server: int, oom_score: int) -> NoRe
 
 def _run_module(module: Sequence[str], groups: Sequence[str], answer: int, server: int) -> None:
     lower_priority()
-    cell_entry.enter_groups(groups)
     step.end_with(server)
+    # Before it enters the groups, in which a program of the service may leave it little processor time.
     _send_report(answer, {"pid": os.getpid()})
+    cell_entry.enter_groups(groups)
     importlib.import_module(module[0]).main(*module[1:])
     os._exit(0)
 
@@ -202,7 +203,6 @@ def _start(
         assert cell is not None
         _run_holder(request["holder_file"], cell["network"], go, answer)
     lower_priority()
-    cell_entry.enter_groups(request["groups"])
     if process and cell:
         cell_entry.join(cell, process[0])
     elif cell:
@@ -267,8 +267,7 @@ def _program(
     if request["has_terminal"]:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     error = cell_entry.execute_program(request["command"], request["folder"], request["environment"])
-    if not request["waits"]:
-        _send_report(answer, {"error": f"{error.strerror}", "number": error.errno or 0})
+    _send_report(answer, {"error": f"{error.strerror}", "number": error.errno or 0})
     cell_entry.give_up(request["command"], error)
 
 

@@ -108,7 +108,8 @@ class Launcher:
     ) -> StartedProgram:
         """Starts a program, which waits for `go` if the request demands it. May raise an OSError.
 
-        `process`: the pidfd of a process whose cell the program joins.
+        `process`: the pidfd of a process whose cell the program joins. Then this returns as soon as the pid
+        is known, because other programs of the cell can stop the new process from then on.
         """
         ours, theirs = os.pipe()
         hear, tell = os.pipe()
@@ -121,7 +122,7 @@ class Launcher:
         finally:
             _close_all(ours, tell, sent)
         answers = LaunchAnswers(hear)
-        answer, failure = _read_answers(answers, ready=request["waits"])
+        answer, failure = _read_answers(answers, ready=request["waits"] and process is None)
         pid, first = answer.get("pid"), answer.get("first")
         started = StartedProgram(pid or (child if failure else 0), first, theirs, answers)
         if child != started.pid:
@@ -178,10 +179,15 @@ class Launcher:
         return self._channel
 
 
-def go(program: StartedProgram) -> None:
-    """Lets a program run. Returns when the program has been executed. May raise a TimeoutError."""
+def release(program: StartedProgram) -> None:
+    """Lets a program run. Does not wait until it is executed."""
     with suppress(BrokenPipeError):  # the process was killed; its watcher will notice
         os.write(program.go_pipe, GO_MESSAGE)
+
+
+def go(program: StartedProgram) -> None:
+    """Lets a program run. Returns when the program has been executed. May raise a TimeoutError."""
+    release(program)
     until = time.monotonic() + PHASE_TIMEOUT
     while program.answers.next(until) is not None:
         continue
