@@ -216,16 +216,17 @@ def test_doctor_sees_the_controllers_of_the_server_from_the_group_of_a_shell(uni
     assert cgroups.Cgroups(None, tmp_path).offered() == {"cpu", "memory", "pids"}
 
 
+@pytest.mark.parametrize("child", ["", "/windlass"])  # systemd makes the child with DelegateSubgroup=windlass
 @pytest.mark.parametrize("controllers", ["cpu memory pids", "cpuset io"])
-def test_only_the_group_of_a_unit_with_controllers_for_services_is_not_divided(
-    unit: Path, tmp_path: Path, controllers: str
+def test_only_a_group_in_which_systemd_starts_the_server_is_not_divided(
+    unit: Path, tmp_path: Path, controllers: str, child: str
 ):
     (unit / "cgroup.controllers").write_text(controllers)
     proc = tmp_path / "proc"
     proc.mkdir()
-    (proc / "cgroup").write_text("0::/system.slice/windlass.service\n")
+    (proc / "cgroup").write_text(f"0::/system.slice/windlass.service{child}\n")
     (proc / "mountinfo").write_text(f"30 24 0:26 / {tmp_path}/cgroup rw - cgroup2 cgroup2 rw\n")
-    assert cgroups.find(proc) == (None if "memory" in controllers else unit)
+    assert cgroups.find(proc) == (None if "memory" in controllers and not child else unit)
 
 
 @pytest.mark.parametrize("has_groups", [True, False])

@@ -39,6 +39,7 @@ _OF_V2: Final = _OF_V1
 _UNLIMITED_BYTES: Final = 1 << 60
 _NUMBERS: Final = count()
 _NONE: Final[Mapping[str, Path]] = MappingProxyType({})
+_PROC: Final = Path("/proc/self")
 _RECORD_FILE: Final = "control-group"
 """The name of the file, in the engine's folder, with the path of the group below which all others are."""
 _ENVIRONMENT_PREFIX: Final = "environment."
@@ -336,10 +337,10 @@ def enter(groups: Iterable[str], pid: int) -> None:
             (Path(group) / "cgroup.procs").write_text(str(pid))
 
 
-def find(proc: Path = Path("/proc/self")) -> Path | None:
+def find(proc: Path = _PROC) -> Path | None:
     """Returns the group of cgroup v2 below which Windlass may create groups, if there is one."""
     own = _own_group(proc)
-    return _beside(own) if own is not None and _is_shared_with_systemd(own) else own
+    return _beside(own) if own is not None and _is_shared_with_systemd(own, proc) else own
 
 
 def _beside(unit: Path) -> Path | None:
@@ -348,8 +349,19 @@ def _beside(unit: Path) -> Path | None:
     return group if group.exists() and _is_delegated(group, str(group)) else None
 
 
-def _own_group(proc: Path = Path("/proc/self")) -> Path | None:
+def _own_group(proc: Path = _PROC) -> Path | None:
     """Returns the group of cgroup v2 that was delegated to this process, if there is one."""
+    present = _present_group(proc)
+    if present is None:
+        return None
+    group, inner = present
+    if group.name == _OWN_GROUP and _is_delegated(group.parent, "/"):
+        return group.parent
+    return group if _is_delegated(group, inner) else None
+
+
+def _present_group(proc: Path) -> tuple[Path, str] | None:
+    """Returns the group of cgroup v2 of this process, and its path in the hierarchy."""
     if not (proc / "cgroup").exists():
         return None
     top = mount(proc)
@@ -361,17 +373,16 @@ def _own_group(proc: Path = Path("/proc/self")) -> Path | None:
         ),
         "",
     )
-    if top is None or not inner:
-        return None
-    group = Path(os.path.normpath(f"{top}/{inner}"))
-    if group.name == _OWN_GROUP and _is_delegated(group.parent, "/"):
-        return group.parent
-    return group if _is_delegated(group, inner) else None
+    return (Path(os.path.normpath(f"{top}/{inner}")), inner) if top is not None and inner else None
 
 
-def _is_shared_with_systemd(group: Path) -> bool:
-    """Returns whether systemd starts programs in a group whose controllers Windlass could pass on."""
-    return is_of_unit(group) and bool(_offered(group))
+def _is_shared_with_systemd(group: Path, proc: Path = _PROC) -> bool:
+    """Returns whether systemd starts programs in a group whose controllers Windlass could pass on.
+
+    It does not if it has started this process in a child group (`DelegateSubgroup=windlass`).
+    """
+    present = _present_group(proc)
+    return present is not None and present[0] == group and is_of_unit(group) and bool(_offered(group))
 
 
 def _offered(group: Path) -> frozenset[str]:
