@@ -86,6 +86,7 @@ async def test_an_instance_that_ended_with_the_machine_says_so(rig, has_rebooted
     shelf.write(KEY, structs.replace(record, process=structs.replace(record.process, boot=boot)))
     async with Station(rig) as after:
         said = (await after.apply(it)).reason
+        await after.engine.remove(SERVICE, grace=1)
     assert said == ("ended when the machine was restarted" if has_rebooted else "was killed by SIGKILL")
 
 
