@@ -35,7 +35,6 @@ _UNKNOWN_ZONE_PAUSE: Final = HOUR
 
 async def follow_hours(ctx: Context, claim: Claim) -> None:
     await ctx.store.write(lambda tx: _follow(ctx, tx, claim))
-    await ctx.point("running hours followed")
 
 
 async def _follow(ctx: Context, tx: Tx, claim: Claim) -> None:
