@@ -131,6 +131,7 @@ HARMLESS = {
     "aliased_secret": "which other one it stands for",
     "secret_manager_accesses": "kept as it was sent, and answered",
     "missing_secrets": "the keys of those that a fork does not get",
+    "own_secrets": "the names of those that init makes up",
     "cloud_provider_credentials": "kept as it was sent, and answered",
 }
 
