@@ -10,7 +10,8 @@ BROKEN = {
         WHERE n <> last OR last <> (SELECT value FROM counter WHERE name = 'event')""",
     "a resource without its one event": """
         SELECT id FROM resource
-        WHERE (SELECT count(*) FROM event WHERE target = resource.id AND kind = 'CREATE') <> 1""",
+        WHERE (SELECT count(*) FROM event WHERE target = resource.id AND kind = 'CREATE')
+        NOT IN (1, CASE family WHEN 'stage' THEN 0 ELSE 1 END)""",  # as of the first stages
     "a resource that was deleted": """
         SELECT resource.id FROM resource JOIN event ON target = resource.id WHERE kind = 'DELETE'""",
     "a list of another length than it says": """
