@@ -71,7 +71,7 @@ async def served(protocol):
         await ready.wait()
         yield listening.getsockname()[1]
     finally:
-        server.should_exit = True
+        server.end()
         await serving
 
 

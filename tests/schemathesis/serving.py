@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import uvicorn
@@ -16,22 +16,6 @@ from windlass.serve.server import ApiServer, listen, protocols
 
 class _Server(ApiServer):
     """Ends as soon as it may, where uvicorn looks a few times, each after a tenth of a second."""
-
-    def __init__(
-        self, config: uvicorn.Config, started: Callable[[], None], stopping: Callable[[], None]
-    ) -> None:
-        super().__init__(config, started, stopping)
-        self._over = asyncio.Event()
-
-    def end(self) -> None:
-        self.should_exit = True
-        self._over.set()
-
-    async def main_loop(self) -> None:
-        while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await self._over.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._stopping()

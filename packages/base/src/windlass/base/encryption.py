@@ -41,7 +41,7 @@ class SealingKey:
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
             raise ValueError(f"the key must have {KEY_BYTES} bytes, this one has {len(key)}")
-        self.id = hashlib.sha256(b"fingerprint" + key).hexdigest()[: 2 * _ID]
+        self.id = id_of(key)
         self.head = head_of(self.id)
         self.wrap = AESGCM(hmac.digest(key, b"wrap", "sha256"))
         self.digest_key = hmac.digest(key, b"mark", "sha256")
@@ -71,8 +71,9 @@ class Encryption:
 
     def learn(self, keys: Iterable[bytes]) -> None:
         """Adds keys. Keeps the current keys, because values that they encrypted may be in transit."""
-        for sealing in map(SealingKey, keys):
-            self._keys.setdefault(sealing.id, sealing)
+        for key in keys:
+            if (id := id_of(key)) not in self._keys:
+                self._keys[id] = SealingKey(key)
 
     def encrypt_with(self, id: str) -> None:
         """Selects the current key, which encrypts new values."""
@@ -118,7 +119,7 @@ def new_key() -> bytes:
 
 def id_of(key: bytes) -> str:
     """Returns the id of a key, which reveals nothing about the key."""
-    return SealingKey(key).id
+    return hashlib.sha256(b"fingerprint" + key).hexdigest()[: 2 * _ID]
 
 
 def key_of(encrypted: bytes) -> str:

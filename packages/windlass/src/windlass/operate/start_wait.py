@@ -112,7 +112,7 @@ async def _answer_while_waiting(listening: socket.socket, reason: str) -> AsyncI
     try:
         yield
     finally:
-        server.should_exit = True
+        server.end()
         await serving
 
 
