@@ -6,7 +6,7 @@ import pytest
 
 from tests.identity.browsers import Browser
 from tests.identity.issuer import invite, members, role
-from tests.identity.people import OTHER_PASSWORD, code_in, new_person, use_link
+from tests.identity.people import OTHER_PASSWORD, code_in, invited, new_person, use_link
 from tests.world import World
 from windlass.core.access import Scope
 
@@ -74,3 +74,19 @@ async def test_a_link_that_another_admin_has_made_anew_is_the_one_of_that_admin(
     id = (await members(world))[MALLORY]["id"]
     assert (await world.delete(f"/organization/{world.org}/member", {"user_id": id})).status == 204
     assert await can_use(world, code_in(anew["url"]))
+
+
+async def test_a_link_made_in_another_organization_does_not_bring_a_former_admin_back(world: World):
+    other, admin = await world.organization()
+    mallory, ada = await new_person(world, MALLORY, Scope.ADMIN), await new_person(world, ADA, Scope.ADMIN)
+    for browser, email, scope in ((mallory, MALLORY, Scope.ADMIN), (ada, ADA, Scope.READ)):
+        code = await invited(world, email, scope, other, token=admin)
+        assert (await use_link(browser, code)).status == 201
+    listed = (await world.get(f"/organization/{other}/member", token=admin))["results"]
+    user_id = next(member["id"] for member in listed if member["email"] == ADA)
+    path = f"/organization/{other}/member/passwordReset"
+    links = [await mallory.call("POST", path, {"user_id": user_id}) for _ in range(2)]
+    assert [link.status for link in links] == [201, 201]
+    id = (await members(world))[MALLORY]["id"]
+    assert (await world.delete(f"/organization/{world.org}/member", {"user_id": id})).status == 204
+    assert not await can_use(world, code_in(links[-1]["url"])), "it would open the former organization"

@@ -24,13 +24,20 @@ async def new_handed_link(tx: Tx, purpose: str, row: Row, maker: str) -> NewLink
 
 
 async def end_links_of(tx: Tx, org: str, maker: str) -> None:
-    """Ends the links that a former Admin of an organization has made there."""
+    """Ends the links that a former Admin of an organization has made there, and those that open it: a person
+    may be a member of several organizations, and an Admin of all of them may have made the link in another
+    one."""
     for row in await tx.links.sources(maker, _MAKER):
-        if row.org == org:
-            await tx.people.forget_links(await _holder(tx, row))
+        holder = await _holder(tx, row)
+        if row.org == org or await _is_member(tx, holder, org):
+            await tx.people.forget_links(holder)
 
 
 async def _holder(tx: Tx, row: Row) -> str:
     """Returns the subject of the links of an invitation, or of a member."""
     issuer, person = await tx.identities.person_of(row.id) or (OWN_ISSUER, row.id)
     return person if issuer == OWN_ISSUER else ""
+
+
+async def _is_member(tx: Tx, person: str, org: str) -> bool:
+    return any(other == org for _, other, _ in await tx.identities.of(OWN_ISSUER, person))
