@@ -99,6 +99,7 @@ def test_two_people_join_by_links_and_one_forgets_the_password(
     expect(late.get_by_role("alert")).to_contain_text("Check the e-mail address and the password")
 
 
+@pytest.mark.nightly
 def test_a_person_changes_name_and_password_on_the_page_account(
     server: Server, new_page: Callable[..., Page], watch
 ) -> None:

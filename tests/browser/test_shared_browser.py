@@ -81,6 +81,7 @@ def test_all_tabs_forget_the_person_who_signs_out(
     assert PRIVATE not in variables.content()
 
 
+@pytest.mark.nightly
 def test_the_back_button_shows_nothing_of_a_signed_out_person(
     context: BrowserContext, server: Server, project: str, variables: Page
 ) -> None:
@@ -93,6 +94,7 @@ def test_the_back_button_shows_nothing_of_a_signed_out_person(
     assert PRIVATE not in page.content()
 
 
+@pytest.mark.nightly
 def test_a_tab_discards_its_edits_when_another_person_signs_in(
     context: BrowserContext, server: Server, variables: Page, bea: str
 ) -> None:

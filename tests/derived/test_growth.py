@@ -33,6 +33,7 @@ asyncio.run(start())
 """
 
 
+@pytest.mark.nightly
 def test_generated_families_multiply_the_number_of_operations(tmp_path: Path) -> None:
     places = [tmp_path / name for name in ("families", "kinds")]
     for place in places:

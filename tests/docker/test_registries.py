@@ -50,6 +50,7 @@ async def forget(raw: Docker, ref: str) -> None:
         await raw.raw("DELETE", f"/images/{described['Id']}", params={"force": True})
 
 
+@pytest.mark.nightly
 async def test_a_resolved_tag_stays_at_its_digest_when_the_tag_moves(engine, raw, shop):
     said: list[str] = []
     request = PullRequest(f"{shop}:1", LOGIN, is_registered=True)

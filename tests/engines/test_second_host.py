@@ -229,6 +229,7 @@ async def test_services_of_an_unreachable_host_keep_running_and_are_found_again(
         await until(gone)
 
 
+@pytest.mark.nightly
 async def test_after_an_engine_lost_its_data_services_without_volumes_are_recreated(tmp_path, host):
     async with windlass(tmp_path, host) as there:
         id = (await connected(there, "east", access(host)))["id"]
@@ -271,6 +272,7 @@ async def test_the_message_about_a_host_that_is_away_names_its_cluster_and_what_
             host.start()
 
 
+@pytest.mark.nightly
 async def test_a_different_engine_at_a_clusters_address_counts_as_unavailable(tmp_path, host):
     async with windlass(tmp_path, host) as there:
         made = await connected(there, "east", access(host))

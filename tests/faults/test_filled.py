@@ -35,6 +35,7 @@ def test_on_a_full_disk_one_service_can_be_stopped_and_another_continues_to_run(
     assert seen["neighbour"] == [[1, 0]]
 
 
+@pytest.mark.nightly
 def test_an_application_that_fills_the_disk_from_its_output_is_ended_and_writes_go_on(tmp_path: Path):
     seen = fill(tmp_path, 1 << 30, "reserves")
     assert re.match(r"wrote \d+ MiB, and the disk of the machine is full: store less", seen["reason"])
@@ -65,6 +66,7 @@ def test_an_organization_above_its_share_is_ended_before_the_reserve_of_the_disk
     assert (seen["deploy"], seen["stop"]) == (409, 202)
 
 
+@pytest.mark.nightly
 def test_a_service_that_ends_while_others_fill_the_disk_runs_again_when_there_is_room(tmp_path: Path):
     seen = fill(tmp_path, 1 << 30, "sleeps")
     assert seen["ended for it"] == []  # its end would not help

@@ -54,6 +54,7 @@ def private():
 @pytest.mark.slow
 @needs_root
 @needs("pasta")
+@pytest.mark.nightly
 def test_services_of_an_unprivileged_server_cannot_use_up_its_kernel_limits(private):
     files = json.dumps({name: str(path) for name, path in private.items()})
     with TemporaryDirectory() as folder:

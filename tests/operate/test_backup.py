@@ -172,7 +172,7 @@ async def test_a_failed_backup_leaves_the_existing_file_unchanged(furnished, tmp
     assert {path.name for path in tmp_path.iterdir()} == {"all.zip", "key"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_a_backup_and_a_restore_of_any_size_fit_into_memory(tmp_path):
     """More than 75 MB of rows. The code takes 46 MB: a process that held the rows even once needs 120."""
     settings, file = await stopped(tmp_path / "data", ""), tmp_path / "all.zip"

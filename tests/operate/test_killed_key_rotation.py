@@ -46,7 +46,7 @@ def served(settings: Settings) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "windlass", *words], env=environment)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_a_server_that_is_killed_during_a_rotation_completes_it_at_its_next_start(settings):
     new = add_key(settings)
     with served(settings) as server:

@@ -113,7 +113,7 @@ async def test_pushed_commits_can_be_cloned_listed_and_deployed_again(scene: Sce
     assert second in await ask(folder.path, "ls-remote", url), "a deploy moved the branch"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_a_forced_push_says_so_and_the_former_commit_can_be_deployed_again(scene: Scene):
     windlass = scene.windlass
     app = await make_application(windlass, scene.environment)
@@ -130,6 +130,7 @@ async def test_a_forced_push_says_so_and_the_former_commit_can_be_deployed_again
     assert (await ended_deployment(windlass, app["id"]))["status"] == "SUCCEEDED"
 
 
+@pytest.mark.nightly
 async def test_a_copy_of_an_application_has_a_copy_of_its_repository(scene: Scene):
     windlass = scene.windlass
     app = await make_application(windlass, scene.environment)

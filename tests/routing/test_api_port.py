@@ -147,6 +147,7 @@ async def test_while_no_server_runs_api_requests_get_503_after_a_wait(
         door.close()
 
 
+@pytest.mark.nightly
 async def test_no_other_program_can_take_the_api_port_while_the_server_restarts():
     """A service without routes is enough to try it: the gateway stays for it."""
     async with place("process") as there, sleeper(there) as server:

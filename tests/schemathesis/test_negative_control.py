@@ -155,12 +155,14 @@ SILENT = {
 
 
 @pytest.mark.parametrize("check", [*FIRST, *nightly(*OTHERS)])
+@pytest.mark.nightly
 async def test_a_server_that_breaks_one_promise_fails_the_check_of_that_promise(
     town: Town, check: str
 ) -> None:
     assert await _found_out(town, LIES[check], check)
 
 
+@pytest.mark.nightly
 async def test_a_correct_server_gets_no_findings(town: Town) -> None:
     operations = {operation for lie in LIES.values() for operation in lie.operations}
     for phase in ("coverage", "stateful"):

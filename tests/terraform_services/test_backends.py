@@ -188,6 +188,7 @@ async def test_a_run_credential_is_valid_only_for_its_own_state_until_the_run_en
     assert await ask(service.windlass, service.id, credential) == 401
 
 
+@pytest.mark.nightly
 async def test_a_provider_from_the_operators_mirror_is_used_without_contacting_a_registry(tmp_path: Path):
     needs_program()
     if not PROVIDERS.is_dir():

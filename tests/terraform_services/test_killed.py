@@ -136,6 +136,7 @@ async def test_a_module_is_applied_once_even_if_the_server_dies_at_any_failpoint
     ] == ["terraform_data.counted"]
 
 
+@pytest.mark.nightly
 async def test_a_server_that_is_away_at_the_end_of_an_apply_gets_the_state_later(
     house: House, repository: Repository
 ):

@@ -89,6 +89,7 @@ async def test_an_image_exposes_a_bounded_number_of_ports(kit):
     assert "are published" not in kit.log[-1]
 
 
+@pytest.mark.nightly
 async def test_an_image_with_too_many_ports_or_labels_is_refused_and_removed(host, kit):
     await kit.build(f"FROM {BOX}\nEXPOSE 1000-1255\n")  # the control
     docker = Docker(host)
@@ -429,6 +430,7 @@ async def test_a_docker_engine_that_disappears_during_a_build_is_reported_as_una
         await bench.close()
 
 
+@pytest.mark.nightly
 async def test_builds_of_a_service_during_which_the_engine_goes_away_twice_are_not_repeated(host, tmp_path):
     """They may be the reason, also with another deployment. A build that the engine survives is none."""
     async with proxied(Path(Docker(host).host.removeprefix("unix://")), tmp_path) as proxy:

@@ -217,6 +217,7 @@ COPY --from=two /y /y
 """
 
 
+@pytest.mark.nightly
 async def test_one_step_at_a_time_changes_the_files_of_a_cache_mount(attacker):
     """BuildKit before 0.12.5, of Docker before 25, mounts a folder of the machine if another step exchanges
     the mounted one for a link just then (CVE-2024-23651)."""
@@ -382,6 +383,7 @@ async def test_without_build_networks_a_step_reaches_steps_of_other_builds(engin
 
 
 @needs_root
+@pytest.mark.nightly
 async def test_buildkit_waits_while_a_step_of_a_killed_build_is_left_on_the_bridge(host, tmp_path):
     """A step outlives its engine if that is killed. Any interface without a container stands for it."""
     bench, name = Bench(host, tmp_path), f"wdl{uuid.uuid4().hex[:8]}"
@@ -415,6 +417,7 @@ async def address_in(log: list[str]) -> str:
     return said.removeprefix("at ")
 
 
+@pytest.mark.nightly
 async def test_ids_that_a_step_prints_are_not_deleted(host, tmp_path, engine):
     """Layers and containers of a failed build of the classic builder go; those of others stay."""
     attacker = Bench(host, tmp_path, buildkit=False)
@@ -524,6 +527,7 @@ DIFFERENT = {"volume": OF_VOLUMES, "unused stage": UNUSED, "user": OF_A_USER, "a
 
 
 @pytest.mark.parametrize("why", ["unused stage", *nightly("volume", "user", "above")])
+@pytest.mark.nightly
 async def test_a_dockerfile_on_which_the_builders_differ_waits_for_buildkit(host, tmp_path, why):
     text = DIFFERENT[why]
     bench = Bench(host, tmp_path)

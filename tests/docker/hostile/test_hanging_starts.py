@@ -125,6 +125,7 @@ async def with_hanging_commands(watched) -> Workload:
     return hostile
 
 
+@pytest.mark.nightly
 async def test_commands_whose_starts_hang_hide_no_other_instance_and_their_container_is_ended(
     watched, monkeypatch
 ):

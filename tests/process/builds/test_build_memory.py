@@ -146,7 +146,7 @@ async def test_memory_use_of_one_environment_does_not_end_steps_of_another(tmp_p
         await end(step)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_builds_of_two_environments_over_the_organizations_memory_limit_end_one_with_a_message(
     tmp_path, has_groups
 ):

@@ -250,6 +250,7 @@ async def test_a_project_that_needs_another_python_is_refused_before_anything_is
     assert "Installing" not in site.log()
 
 
+@pytest.mark.nightly
 async def test_a_failure_with_another_python_begins_with_the_python_to_install(site):
     site.builder = NativeBuilder(site.kept, {"UV_PYTHON_DOWNLOADS": "never", "PIP_NO_INDEX": "1"})
     said = await site.refused({"requirements.txt": "x\n", ".python-version": "3.99\n", "main.py": ""})
@@ -275,6 +276,7 @@ def python_at(folder, version, code='exec /usr/bin/python3 "$@"'):
 @pytest.mark.parametrize(
     "place", [".pyenv/versions/3.8.7", ".local/share/uv/python/cpython-3.8.7-linux-x86_64-gnu"]
 )
+@pytest.mark.nightly
 async def test_a_python_that_the_operator_has_installed_with_uv_or_pyenv_is_used(site, tmp_path, place):
     python_at(tmp_path / "home" / place, "3.8.7")
     site.builder = NativeBuilder(site.kept, {"HOME": str(tmp_path / "home"), "UV_PYTHON_DOWNLOADS": "never"})
@@ -291,6 +293,7 @@ async def test_a_python_that_pip_is_too_new_for_is_not_used(site, tmp_path):
     assert site.run(artifact) == "runs"
 
 
+@pytest.mark.nightly
 async def test_the_nearest_python_is_used_where_the_named_one_is_absent(site, tmp_path):
     for version in ("3.8.7", "3.9.1"):
         python_at(tmp_path / ".pyenv" / "versions" / version, version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.marks import nightly
 from tests.process.builds.native_sites import Site, wheel
 from tests.tables import rows
 from windlass.detect import Tree, detect
@@ -43,7 +44,7 @@ def test_the_generated_dockerfile_also_installs_the_older_setuptools(version, is
     assert ("install 'setuptools<81'" in text) == is_added
 
 
-@pytest.mark.parametrize(("version", "is_added"), [("20.1.0", True), ("23.0.0", False)])
+@pytest.mark.parametrize(("version", "is_added"), [("20.1.0", True), *nightly(("23.0.0", False))])
 async def test_an_old_server_runs_with_the_setuptools_that_it_needs(site: Site, version, is_added):
     folder = site.top / "wheels"
     for number in ("80.9.0", "82.0.0"):
@@ -74,6 +75,7 @@ def test_packages_that_fail_with_newer_ones_are_recognized(text, companions):
     assert list(companions_in(text)) == companions
 
 
+@pytest.mark.nightly
 async def test_an_old_package_is_installed_with_the_versions_that_it_works_with(site: Site):
     folder = site.top / "wheels"
     for number in ("2.3.8", "3.0.0"):

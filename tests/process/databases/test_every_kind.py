@@ -47,6 +47,7 @@ def test_only_the_present_password_opens_the_database(name):
 
 
 @EVERY
+@pytest.mark.nightly
 def test_a_database_whose_server_is_in_another_folder_now_starts_with_its_data(name):
     with database(name) as db:
         db.stop(db.started())
@@ -119,6 +120,7 @@ def test_one_of_two_servers_on_the_same_data_serves_and_the_other_waits(name):
 
 
 @EVERY
+@pytest.mark.nightly
 def test_no_list_of_processes_shows_a_password(name):
     with database(name, new=True) as db:
         seen: set[bytes] = set()

@@ -165,7 +165,7 @@ def test_without_the_limit_an_environment_sends_from_any_number_of_udp_ports():
     assert attempts("send")["sent"] == f"{MANY_PORTS} answered"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_organization_with_many_environments_leaves_network_connections_for_others():
     """What is refused counts nowhere: each environment tries private addresses first."""
     found = attempts("crowd")

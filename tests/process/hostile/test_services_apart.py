@@ -68,6 +68,7 @@ def test_no_attack_of_a_hostile_service_succeeds(user, when):
 
 @AS
 @WHEN
+@pytest.mark.nightly
 def test_without_isolation_each_of_the_attempts_works(user, when):
     assert worked(user, "off", when) >= everything(user)
 
