@@ -15,6 +15,7 @@ CHANGES_NOTHING: Final = {
     "cleanFailedJobs",
     "deployEnvironment",
     "deployJobsOfImage",
+    "previewContainers",
     "redeployEnvironment",
     "stopEnvironment",
 }

@@ -26,6 +26,7 @@ ALIKE = {
     "cleanFailedJob",
     "cleanFailedJobs",
     "deployJobsOfImage",
+    "previewContainers",
     "transferOrganizationOwnership",
 }
 """A second request finds nothing to do, or looks again."""

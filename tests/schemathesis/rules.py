@@ -346,10 +346,12 @@ def texts_of_settings_have_their_form(operation: Operation, body: Body) -> None:
 
 
 @rule
-def a_preview_is_of_a_branch_or_of_a_pull_request(operation: Operation, body: Body) -> None:
-    if operation.handler == "preview.create" and bool(body.get("branch")) == bool(body.get("pull_request")):
-        body["pull_request"] = None
-        body["branch"] = "main"
+def a_preview_is_of_a_branch_a_pull_request_or_a_tag(operation: Operation, body: Body) -> None:
+    if operation.handler != "preview.create":
+        return
+    given = [bool(body.get(name)) for name in ("branch", "pull_request", "image_tag", "image_name")]
+    if given not in ([True, False, False, False], [False, True, False, False], [False, False, True, True]):
+        body |= {"pull_request": None, "image_name": None, "image_tag": None, "branch": "main"}
 
 
 @rule

@@ -127,8 +127,8 @@ class Job(Spec):
     auto_preview: Annotated[
         bool,
         Meta(
-            description="Whether pull requests for its repository get previews, where the environment has "
-            "them on"
+            description="Whether pull requests for its repository, and tags of its image, get previews, "
+            "where the environment has them on"
         ),
     ] = False
     port: Annotated[Maybe[Port], WITHOUT_EFFECT] = absent

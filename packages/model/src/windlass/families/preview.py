@@ -1,4 +1,5 @@
-"""A preview: an environment of its own for a pull request or a branch, copied from another environment."""
+"""A preview: an environment of its own for a pull request, a branch or a tag of an image, copied from another
+environment."""
 
 from __future__ import annotations
 
@@ -15,29 +16,42 @@ from windlass.core.declare.fields import (
     absent,
     example,
     fixed,
+    id_of_subject,
     shaped,
     usual_choice,
     visible,
 )
+from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import ALL_VERBS, Family, Owner, Shown, Spec, Verb, clash
 from windlass.core.declare.shapes import Branch
+from windlass.core.declare.traits import Status
+from windlass.families.container import ImageName, ImageToDeploy, Tag, check_image_name
 from windlass.families.environment import environment
+from windlass.families.organization import organization
 
 
 class Preview(Spec):
-    """Previews: copies of an environment, each for a pull request or a branch."""
+    """Previews: copies of an environment, each for a pull request, a branch or a tag of an image."""
 
     branch: Annotated[
         Maybe[Branch],
         fixed(),
         usual_choice(),
-        Meta(description="Branch of the repositories of the environment; without `pull_request`"),
+        Meta(description="Branch of the repositories of the environment"),
         example("colours"),
     ] = absent
     pull_request: Annotated[
         Maybe[Annotated[int, Meta(ge=1, le=2**31 - 1)]],
         fixed(),
-        Meta(description="Number of an open pull request at the git server; without `branch`"),
+        Meta(description="Number of an open pull request at the git server"),
+    ] = absent
+    image_name: Annotated[
+        Maybe[ImageName],
+        fixed(),
+        Meta(description="Image of containers of the environment; with `image_tag`"),
+    ] = absent
+    image_tag: Annotated[
+        Maybe[Tag], fixed(), Meta(description="Tag of the image in the preview; with `image_name`")
     ] = absent
 
 
@@ -81,6 +95,7 @@ class PreviewShown(Shown):
     is_open: Annotated[bool, Meta(description="False once the pull request is closed or merged")] = True
     commit_id: Annotated[str, Meta(description="Newest commit of the pull request")] = ""
     deployed_commit_id: str = ""
+    deployed_image_tag: Annotated[str, Meta(description="The tag, once it is deployed")] = ""
     is_fork: Annotated[bool, Meta(description="A fork gets no secrets, and only after approval")] = False
     source_url: Annotated[
         str, Meta(description="Address of the fork, where the repository does not have its commits")
@@ -102,6 +117,21 @@ class PreviewShown(Shown):
     ] = []
 
 
+class TagPreview(Shown):
+    """A preview of a tag that was begun, or is deployed again."""
+
+    id: Id
+    environment_id: Annotated[Id, Meta(description="The environment of which it is a preview")]
+    name: Annotated[str, Meta(description="Name of its own environment"), example("production-shop-pr-12")]
+
+
+class TagPreviews(Status):
+    """The previews of an image tag in an organization, with the id of the organization."""
+
+    id: Annotated[Id, id_of_subject()]
+    previews: list[TagPreview] = []
+
+
 class Approval(Spec):
     commit_id: Annotated[
         str,
@@ -116,8 +146,13 @@ class Approval(Spec):
 
 
 def normalise(spec: Preview) -> None:
-    if bool(spec.branch) == bool(spec.pull_request):
-        raise clash("branch", "name either a branch or the number of a pull request")
+    if [bool(spec.branch), bool(spec.pull_request), bool(spec.image_tag)].count(True) != 1:
+        raise clash("branch", "name either a branch, the number of a pull request, or a tag of an image")
+    if bool(spec.image_name) != bool(spec.image_tag):
+        missing = "image_tag" if spec.image_name else "image_name"
+        raise clash(missing, "is required with the other: a preview is of one tag of one image")
+    if spec.image_name:
+        check_image_name("image_name", spec.image_name)
     if spec.branch:
         spec.branch = visible(spec.branch)
 
@@ -146,4 +181,24 @@ preview = Family(
     ),
     about="A copy of the environment with names, variables and databases of its own. Its deletion deletes "
     "the copy.",
+)
+
+of_tags = Actions(
+    organization,
+    "Containers",
+    (
+        post(
+            "containerPreview",
+            TagPreviews,
+            "Preview a new tag everywhere",
+            "Makes a preview of each environment that has previews on, and a container with this image, "
+            "`auto_preview` and another tag. If the tag has a preview there, it is deployed again. 403 "
+            "without the scopes Write and Deploy for the projects of these environments.",
+            id="previewContainers",
+            suffix="/container/preview",
+            body=ImageToDeploy,
+            need=Scope.DEPLOY,
+            also=(409,),
+        ),
+    ),
 )

@@ -99,8 +99,8 @@ class Program(Spec):
     auto_preview: Annotated[
         bool,
         Meta(
-            description="Whether pull requests for its repository get previews, where the environment "
-            "has them on"
+            description="Whether pull requests for its repository, and tags of its image, get previews, "
+            "where the environment has them on"
         ),
     ] = True
     auto_deploy: Annotated[bool | None, WITHOUT_EFFECT] = False

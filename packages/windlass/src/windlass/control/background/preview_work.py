@@ -33,7 +33,7 @@ from windlass.control.services.preview_comments import news_of, tell
 from windlass.control.services.preview_environments import (
     address_of,
     delete_environment,
-    deploy_commit,
+    deploy_newest,
     make_environment,
     state_of,
     stop_environment,
@@ -130,14 +130,19 @@ async def _advance(ctx: Context, tx: Tx, claim: Claim, id: str, newest: tuple[st
     row = await _note_newest(ctx, tx, row, newest)
     stored = row.read(StoredPreview)
     if stored.is_open and made is None and stored.preview_environment_id:
-        fields: dict[str, object] = {"preview_environment_id": None, "address": "", "deployed_commit_id": ""}
+        fields: dict[str, object] = {
+            "preview_environment_id": None,
+            "address": "",
+            "deployed_commit_id": "",
+            "deployed_image_tag": "",
+        }
         if stored.state not in {PreviewState.ENDED, PreviewState.PLANNED}:
             fields |= {"state": PreviewState.ENDED}
         row = await change_preview(tx, row, fields, "Its environment is gone")
         stored = row.read(StoredPreview)
     is_over = moment_of(stored.ends_at) <= tx.now and may_expire(ctx.clock)
     if stored.state is not PreviewState.ENDED and is_over:
-        event = f"Its life has ended: no new commit came for {ctx.settings.preview_days} days"
+        event = f"Its life has ended: nothing new came for {ctx.settings.preview_days} days"
         row = await change_preview(tx, row, {"state": PreviewState.ENDED}, event)
         stored = row.read(StoredPreview)
     if stored.state is PreviewState.ENDED:
@@ -149,7 +154,7 @@ async def _advance(ctx: Context, tx: Tx, claim: Claim, id: str, newest: tuple[st
     if made is not None and stored.is_fork and _has_secrets(made):
         await _take_secrets(ctx, tx, made, row)
         return tx.now + _DELETE_PAUSE
-    if not stored.commit_id:
+    if not stored.is_known:
         return await _await_commit(tx, row, stored)
     if stored.needs_approval:
         if stored.state is not PreviewState.WAITING_FOR_APPROVAL:
@@ -160,8 +165,8 @@ async def _advance(ctx: Context, tx: Tx, claim: Claim, id: str, newest: tuple[st
         return await _make(ctx, tx, base, row, stored)
     if await tx.deletions.at_or_above(made.id):
         return tx.now + _DELETE_PAUSE
-    if stored.commit_id != stored.deployed_commit_id:
-        await deploy_commit(ctx, tx, made, row)
+    if not stored.is_deployed:
+        await deploy_newest(ctx, tx, made, row)
         return tx.now + _FOLLOW_INTERVAL
     return await _follow(ctx, tx, made, row, address)
 
@@ -267,7 +272,7 @@ async def _tell(ctx: Context, claim: Claim, id: str, due: int) -> int:
             fields = {"comment_id": told.comment, "told": told.text, "problem": told.problem}
             present = await change_preview(tx, present, fields)
         after = present.read(StoredPreview)
-        is_over = after.state is PreviewState.ENDED and (not after.is_open or after.branch)
+        is_over = after.state is PreviewState.ENDED and (not after.is_open or not after.pull_request)
         if is_over:
             await delete_resource(ctx, tx, present, _ITSELF)
             return tx.now

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from windlass.control.context.context import Context
 from windlass.control.kinds.program_kind import ProgramKind
+from windlass.control.kinds.service_kind import PreviewSource
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.images import (
@@ -35,6 +36,13 @@ class ContainerKind(ProgramKind[Container]):
         await super().updating(ctx, tx, change)
         spec = change.spec
         change.extras["registry"] = await shown_registry(tx, spec.image_name, spec.registry_id)
+
+    def image(self, service: Row) -> ImageSource:
+        return _source(service)
+
+    def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
+        changes = super().in_preview(service, source)
+        return changes if changes is None or source is None else changes | {"tag": source.image_tag}
 
     def asked_version(self, body: Spec | None) -> ChosenVersion:
         tag = body.image_tag if isinstance(body, ContainerDeployRequest | ChosenContainer) else None

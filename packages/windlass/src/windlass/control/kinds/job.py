@@ -138,7 +138,15 @@ class JobKind(ServiceKind[Job]):
 
     def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
         changes: Document = {"auto_deploy": False}
-        return changes | {"source": {"docker": {"git_repository": source.changes}}} if source else changes
+        if source is None:
+            return changes
+        if source.image_tag:
+            return changes | {"source": {"image": {"tag": source.image_tag}}}
+        return changes | {"source": {"docker": {"git_repository": source.changes}}}
+
+    def image(self, service: Row) -> ImageSource | None:
+        image = service.read(Job).source.image
+        return ImageSource(str(image.image_name), str(image.tag), image.registry_id) if image else None
 
     def runs_in_preview(self, service: Row) -> bool:
         return not service.read(Job).schedule.cronjob

@@ -23,6 +23,7 @@ from windlass.control.kinds.run_api import RunApi
 from windlass.control.records.served_names import newest
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.build_input import BuildInput
+from windlass.control.workloads.images import ImageSource
 from windlass.core.declare.document import Document
 from windlass.core.declare.groups import MAX_LABELS_OF_SERVICE, LabelsGroupOfService
 from windlass.core.declare.registry import runs_once
@@ -87,11 +88,12 @@ class PreviewSettings(Struct):
 
 
 class PreviewSource(Struct, frozen=True):
-    """The branch from which services are built in a preview."""
+    """The branch from which services are built in a preview, or the tag of their image."""
 
-    branch: str
+    branch: str = ""
     url: str = ""
     """Address of a fork; empty if the repository itself has the commits."""
+    image_tag: str = ""
 
     @property
     def changes(self) -> Document:
@@ -218,9 +220,13 @@ class ServiceKind(Generic[S]):
         """Returns the repository from which a service is built; None without one."""
         return service.read(RepositorySettings).git_repository or None
 
+    def image(self, service: Row) -> ImageSource | None:
+        """Returns the image that a service runs unchanged; None without one."""
+        return None
+
     def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
         """Returns the settings of a service that differ in a preview; None if previews do not have it.
-        `source`: what it is built from there, if it is built from the repository of the preview."""
+        `source`: the branch or tag that it has there, if the preview is of its repository or image."""
         return {}
 
     def runs_in_preview(self, service: Row) -> bool:
@@ -228,8 +234,10 @@ class ServiceKind(Generic[S]):
         return True
 
     def asks_for_previews(self, service: Row) -> bool:
-        """Returns whether pull requests for the repository of a service get previews."""
-        return self.repository(service) is not None and service.read(PreviewSettings).auto_preview
+        """Returns whether pull requests for the repository of a service, or tags of its image, get
+        previews."""
+        has_source = self.repository(service) is not None or self.image(service) is not None
+        return has_source and service.read(PreviewSettings).auto_preview
 
     def size(self, service: Row) -> SizeSettings:
         """Returns the name of a service, and the resources of each instance."""

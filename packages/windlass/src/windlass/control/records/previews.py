@@ -54,6 +54,8 @@ class StoredPreview(Struct, frozen=True):
     state: PreviewState = PreviewState.PLANNED
     branch: str | UnsetType | None = UNSET
     pull_request: int | UnsetType | None = UNSET
+    image_name: str | UnsetType | None = UNSET
+    image_tag: str | UnsetType | None = UNSET
     preview_environment_id: str | UnsetType | None = UNSET
     repository: str = ""
     title: str = ""
@@ -64,6 +66,7 @@ class StoredPreview(Struct, frozen=True):
     is_open: bool = True
     commit_id: str = ""
     deployed_commit_id: str = ""
+    deployed_image_tag: str = ""
     is_fork: bool = False
     source_url: str = ""
     approved_commit_id: str = ""
@@ -79,6 +82,18 @@ class StoredPreview(Struct, frozen=True):
     @property
     def needs_approval(self) -> bool:
         return self.is_fork and self.approved_commit_id != self.commit_id
+
+    @property
+    def is_known(self) -> bool:
+        """Returns whether the commit or tag is known that its environment is to have."""
+        return bool(self.image_tag or self.commit_id)
+
+    @property
+    def is_deployed(self) -> bool:
+        """Returns whether its environment was given the newest commit, or its tag."""
+        if self.image_tag:
+            return self.deployed_image_tag == self.image_tag
+        return self.deployed_commit_id == self.commit_id
 
     @property
     def has_room(self) -> bool:

@@ -11,13 +11,12 @@ from windlass.control.request.paths import target
 from windlass.control.request.permissions import allows
 from windlass.control.services.actions import deploy
 from windlass.control.services.services import freshness
-from windlass.control.workloads.images import ImageSource, whole_name
+from windlass.control.workloads.images import ImageSource, is_named
 from windlass.core.access import Scope
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.states import State
-from windlass.engines.image_names import with_registry
 from windlass.families.container import ImageToDeploy
 from windlass.store import Row, Tx
 
@@ -34,39 +33,33 @@ async def deploy_new_tag(
     deployments: list[Document] = []
     for service in await tx.resources.of_org(organization.id, family.name):
         image = find_image(service)
-        if image is None or image.tag == asked.tag or not await _is_named(tx, service.org, asked, image):
+        if image is None or image.tag == asked.tag:
+            continue
+        if not await is_named(tx, service.org, asked.image_name, image):
             continue
         if await allows(tx, call.actor, Scope.DEPLOY, service):
             accepted, status = await deploy(ctx, tx, call, service, body)
             fresh = await freshness(ctx, tx, service, status)
             deployments.append(shown_deployment(call, service, accepted, status, fresh))
-    return Reply(encode(_summary(call, organization, deployments)))
+    request = deployments[0]["deployment_request_id"] if deployments else None
+    summary = summary_of(call, organization, len(deployments), request)
+    return Reply(encode({**summary, "deployments": deployments}))
 
 
-async def _is_named(tx: Tx, org: str, requested_image: ImageToDeploy, image: ImageSource) -> bool:
-    """Returns whether the requested name is the name of an image, either relative to its registry or in
-    full."""
-    if requested_image.image_name == image.image_name:
-        return True
-    return with_registry(requested_image.image_name) == with_registry(await whole_name(tx, org, image))
-
-
-def _summary(call: Call, organization: Row, deployments: list[Document]) -> Document:
-    """Returns all deployments in the form of one status, as existing clients expect.
+def summary_of(call: Call, organization: Row, count: int, request: object = None) -> Document:
+    """Returns what a new tag has started in the form of one status, as existing clients expect.
 
     Its request id is the one of the first deployment, because a request belongs to one environment.
     """
-    state = State.QUEUED if deployments else State.DEPLOYED
-    request = deployments[0]["deployment_request_id"] if deployments else None
+    state = State.QUEUED if count else State.DEPLOYED
     return {
         "id": organization.id,
         "state": call.dialect.state(state),
         "deployment_state": call.dialect.exact(state),
-        "service_deployment_status": "OUT_OF_DATE" if deployments else "UP_TO_DATE",
-        "is_part_last_deployment": bool(deployments),
+        "service_deployment_status": "OUT_OF_DATE" if count else "UP_TO_DATE",
+        "is_part_last_deployment": bool(count),
         "status_details": details_of(state),
         "execution_id": request or "",
         "deployment_request_id": request,
-        "deployment_requests_count": len(deployments),
-        "deployments": deployments,
+        "deployment_requests_count": count,
     }

@@ -1,4 +1,4 @@
-"""Which services of a preview are built from its pull request, and from which commit."""
+"""Which services of a preview have its commit or its tag, and which commit that is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,23 @@ from msgspec.structs import replace
 from windlass.control.context.context import Context
 from windlass.control.records.previews import PreviewMark, StoredPreview
 from windlass.control.services.git_webhooks import key_of_service
+from windlass.control.workloads.images import is_named
 from windlass.core.deploy.progress import ChosenVersion
 from windlass.families.environment import environment
 from windlass.families.preview import preview
 from windlass.store import Reads, Row
+
+
+async def is_shown(ctx: Context, source: Reads, service: Row, stored: StoredPreview) -> bool:
+    """Returns whether a service in the environment of a preview has its commit or its tag."""
+    if stored.image_tag:
+        image = ctx.kinds[service.family].image(service)
+        return (
+            image is not None
+            and image.tag == stored.image_tag
+            and await is_named(source, service.org, str(stored.image_name), image)
+        )
+    return is_built_from(ctx, service, stored)
 
 
 def is_built_from(ctx: Context, service: Row, stored: StoredPreview) -> bool:

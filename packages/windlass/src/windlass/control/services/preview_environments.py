@@ -31,7 +31,8 @@ from windlass.control.services.actions import deploy, stop, was_begun
 from windlass.control.services.cloning import EnvironmentCopy, copy_environment
 from windlass.control.services.environments import services_of
 from windlass.control.services.git_webhooks import key_of_service
-from windlass.control.services.preview_commits import is_built_from
+from windlass.control.services.preview_commits import is_shown
+from windlass.control.workloads.images import is_named
 from windlass.core.declare.document import Document
 from windlass.core.deploy.states import STATES_WITHOUT_INSTANCES, State, is_failure
 from windlass.core.words.previews import PreviewState
@@ -42,9 +43,13 @@ from windlass.store import Reads, Row, Tx
 _SHORT_COMMIT_LENGTH: Final = 12
 
 
-def is_switched(ctx: Context, service: Row, preview: StoredPreview) -> bool:
-    """Returns whether a service of the original is built from the pull request in its preview: it is of the
-    same repository, and of the branch into which the pull request is to be merged, if there is one."""
+async def is_switched(ctx: Context, reads: Reads, service: Row, preview: StoredPreview) -> bool:
+    """Returns whether a service of the original has another version in its preview: it runs the image of the
+    tag; or it is of the repository of the pull request, and of the branch into which that is to be merged, if
+    there is one."""
+    if preview.image_tag:
+        image = ctx.kinds[service.family].image(service)
+        return image is not None and await is_named(reads, service.org, str(preview.image_name), image)
     repository = ctx.kinds[service.family].repository(service)
     if repository is None or key_of_service(ctx, service) != preview.repository:
         return False
@@ -57,14 +62,16 @@ async def make_environment(ctx: Context, tx: Tx, base: Row, row: Row) -> Row:
     call = call_of(ctx, "environment.clone", base.parent, base)
     above = await tx.resources.get(base.parent)
     assert above is not None
-    switched: set[tuple[str, str]] = set()
+    switched = {
+        _key_of(service)
+        for service in await services_of(ctx, tx, base)
+        if await is_switched(ctx, tx, service, stored)
+    }
+    source = PreviewSource(stored.head_branch, stored.source_url, stored.image_tag or "")
 
     def changes(service: Row) -> Document | None:
-        if not is_switched(ctx, service, stored):
-            return ctx.kinds[service.family].in_preview(service, None)
-        switched.add(_key_of(service))
-        source = PreviewSource(stored.head_branch, stored.source_url)
-        return ctx.kinds[service.family].in_preview(service, source)
+        is_other = _key_of(service) in switched
+        return ctx.kinds[service.family].in_preview(service, source if is_other else None)
 
     copy = EnvironmentCopy(
         {"name": await _free_name(tx, base.parent, stored.name, row.id)},
@@ -103,12 +110,12 @@ async def _secrets_of(ctx: Context, tx: Tx, base: Row) -> list[str]:
     return sorted({row.name or "" for row in rows})
 
 
-async def deploy_commit(ctx: Context, tx: Tx, environment: Row, row: Row) -> Row:
-    """Deploys the newest commit of a preview in its environment. If the environment was stopped, all of its
-    services are deployed."""
+async def deploy_newest(ctx: Context, tx: Tx, environment: Row, row: Row) -> Row:
+    """Deploys the newest commit of a preview, or its tag, in its environment. If the environment was stopped,
+    all of its services are deployed."""
     stored = row.read(StoredPreview)
     services = await services_of(ctx, tx, environment)
-    switched = {_key_of(service) for service in services if is_built_from(ctx, service, stored)}
+    switched = {_key_of(service) for service in services if await is_shown(ctx, tx, service, stored)}
     is_stopped = stored.state is PreviewState.STOPPED
     chosen = [service for service in services if is_stopped or _key_of(service) in switched]
     return await _deploy_services(ctx, tx, environment, row, chosen, switched)
@@ -132,20 +139,20 @@ async def _deploy_services(
             continue
         call = call_of(ctx, f"{service.family}.deploy", environment.parent, service)
         try:
-            if _key_of(service) in switched:
+            if _key_of(service) in switched and not stored.image_tag:
                 await refuse_outside(ctx, tx, service)
                 await accept(tx, service, kind.deploys_by, call, kind.new_commit(service, stored.commit_id))
             else:
                 await deploy(ctx, tx, call, service, None)
         except Failure as failure:
             skipped.append(f"{name_of(service)} is not deployed: {failure.message}")
-    event = f"Commit {stored.commit_id[:_SHORT_COMMIT_LENGTH]} is deployed"
-    fields = {
-        "state": PreviewState.DEPLOYING,
-        "deployed_commit_id": stored.commit_id,
-        **life_from(ctx, tx.now),
-    }
-    return await change_preview(tx, row, fields, ". ".join([event, *skipped]))
+    if stored.image_tag:
+        what, version = f"Tag {stored.image_tag}", {"deployed_image_tag": stored.image_tag}
+    else:
+        what = f"Commit {stored.commit_id[:_SHORT_COMMIT_LENGTH]}"
+        version = {"deployed_commit_id": stored.commit_id}
+    fields = {"state": PreviewState.DEPLOYING, **version, **life_from(ctx, tx.now)}
+    return await change_preview(tx, row, fields, ". ".join([f"{what} is deployed", *skipped]))
 
 
 async def stop_environment(ctx: Context, tx: Tx, environment: Row, row: Row) -> Row:
@@ -153,10 +160,8 @@ async def stop_environment(ctx: Context, tx: Tx, environment: Row, row: Row) -> 
         if await was_begun(tx, service):
             call = call_of(ctx, f"{service.family}.stop", environment.parent, service)
             await stop(ctx, tx, call, service, None)
-    hours = ctx.settings.preview_quiet_hours
-    return await change_preview(
-        tx, row, {"state": PreviewState.STOPPED}, f"Stopped: no new commit came for {hours} hours"
-    )
+    event = f"Stopped: nothing new came for {ctx.settings.preview_quiet_hours} hours"
+    return await change_preview(tx, row, {"state": PreviewState.STOPPED}, event)
 
 
 async def delete_environment(ctx: Context, tx: Tx, environment: Row) -> None:
@@ -183,10 +188,11 @@ async def state_of(ctx: Context, reads: Reads, environment: Row) -> PreviewState
 
 
 async def address_of(ctx: Context, reads: Reads, environment: Row, preview: StoredPreview) -> str:
-    """Returns the address of the first public service: one that is built from the pull request, if there is
+    """Returns the address of the first public service: one with the commit or tag of the preview, if there is
     any."""
     services = await services_of(ctx, reads, environment)
-    for service in sorted(services, key=lambda one: not is_built_from(ctx, one, preview)):
+    shown = {service.id for service in services if await is_shown(ctx, reads, service, preview)}
+    for service in sorted(services, key=lambda one: one.id not in shown):
         if links := await links_of(ctx, reads, service):
             return str(links[0]["url"])
     return ""

@@ -51,12 +51,16 @@ class Previews(Behaviour[Preview]):
         present = await previews_of(tx, base.id)
         if len(present) >= MAX_PREVIEWS:
             raise Conflict(f"Delete a preview first: the environment has {MAX_PREVIEWS}, which is the most")
-        end = f"pr-{spec.pull_request}" if spec.pull_request else _NOT_IN_NAMES.sub("-", spec.branch or "")
+        end = f"pr-{spec.pull_request}" if spec.pull_request else _NOT_IN_NAMES.sub("-", _title_of(spec))
         asked = [row.read(StoredPreview) for row in present]
         names = {one.name.casefold() for one in asked}
         name = f"{name_of(base)[:_MAX_NAME_LENGTH]}-{end}"[: _MAX_NAME_LENGTH + 50]
         if spec.branch and spec.branch in {one.branch for one in asked}:
             raise Conflict("branch: choose another one: it has a preview already")
+        if spec.image_tag and any(
+            (one.image_name, one.image_tag) == (spec.image_name, spec.image_tag) for one in asked
+        ):
+            raise Conflict("image_tag: choose another one: it has a preview already")
         wanted = draft.extras.get("repository", "")
         if spec.pull_request and any(
             one.pull_request == spec.pull_request and (not wanted or one.repository in {wanted, ""})
@@ -80,6 +84,11 @@ class Previews(Behaviour[Preview]):
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await tend_soon(tx, row)  # which finds no preview, and deletes its environment
+
+
+def _title_of(spec: Preview) -> str:
+    image = (spec.image_name or "").rpartition("/")[2]
+    return f"{image}-{spec.image_tag}" if spec.image_tag else spec.branch or ""
 
 
 @prepares("preview.delete")

@@ -18,7 +18,7 @@ from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.registries import login_of, registry_settings
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
-from windlass.engines.image_names import DOCKER_HUB, NOT_ITS_OWN, registry_host
+from windlass.engines.image_names import DOCKER_HUB, NOT_ITS_OWN, registry_host, with_registry
 from windlass.engines.registries import PullRequest, RegistryLogin, full_name, host_of, parse_ref
 from windlass.engines.workload import Artifact
 from windlass.families.container_registry import (
@@ -120,6 +120,13 @@ async def whole_name(reads: Reads, org: str, image: ImageSource) -> str:
     row = await reads.resources.find(container_registry.name, id) if id else None
     is_own = row is not None and row.org == org
     return name_in(row.read(ContainerRegistry) if row and is_own else None, image.image_name)
+
+
+async def is_named(reads: Reads, org: str, name: str, image: ImageSource) -> bool:
+    """Returns whether a name is that of an image, either relative to its registry or in full."""
+    if name == image.image_name:
+        return True
+    return with_registry(name) == with_registry(await whole_name(reads, org, image))
 
 
 def name_in(registry: ContainerRegistry | None, image_name: str) -> str:

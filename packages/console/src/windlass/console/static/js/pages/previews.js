@@ -65,7 +65,8 @@ function ruleOf(state) {
   return panel(text.which, own(state.ruleNode), h("p", { class: "muted fine" }, refusalOf(needs) || prose(text.rightsHelp)));
 }
 
-function titleOf({ pull_request: number, url, title, branch, name }) {
+function titleOf({ pull_request: number, url, title, branch, name, image_name: image, image_tag: tag }) {
+  if (tag) return `${image}:${tag}`;
   if (!number) return branch || name;
   return url ? outside(url, `#${number} ${title}`) : `#${number} ${title}`;
 }
@@ -91,6 +92,7 @@ function card(state, place, row) {
     row.problem && h("p", { class: "trouble" }, prose(row.problem)),
     h("p", { class: "muted fine facts-line" },
       row.deployed_commit_id && h("span", {}, text.deployed, " ", short(row.deployed_commit_id)),
+      row.deployed_image_tag && h("span", {}, text.deployed, " ", h("code", {}, row.deployed_image_tag)),
       row.commit_id && row.commit_id !== row.deployed_commit_id && h("span", {}, text.newest, " ", short(row.commit_id)),
       row.ends_at && row.state !== "ENDED" && h("span", {}, text.ends, " ", ago(row.ends_at)),
       row.missing_secrets.length > 0 && h("span", { title: row.missing_secrets.join(", ") }, text.missing(row.missing_secrets.length))),
@@ -101,19 +103,30 @@ async function create(state, place) {
   let kind = "pull_request";
   const number = h("input", { type: "number", min: 1, placeholder: "12" });
   const branch = h("input", { autocomplete: "off", spellcheck: "false", placeholder: "colours" });
-  const fields = { pull_request: field(text.number, number, text.numberHelp, { name: "pull_request" }), branch: field(text.branch, branch, text.branchHelp, { name: "branch" }) };
-  const show = () => Object.entries(fields).forEach(([name, node]) => (node.hidden = name !== kind));
+  const image = h("input", { autocomplete: "off", spellcheck: "false", placeholder: "acme/shop" });
+  const tag = h("input", { autocomplete: "off", spellcheck: "false", placeholder: "pr-12" });
+  const fields = {
+    pull_request: [field(text.number, number, text.numberHelp, { name: "pull_request" })],
+    branch: [field(text.branch, branch, text.branchHelp, { name: "branch" })],
+    image: [field(text.image, image, text.imageHelp, { name: "image_name" }), field(text.tag, tag, null, { name: "image_tag" })],
+  };
+  const body = {
+    pull_request: () => ({ pull_request: Number(number.value) || undefined }),
+    branch: () => ({ branch: branch.value.trim() }),
+    image: () => ({ image_name: image.value.trim(), image_tag: tag.value.trim() }),
+  };
+  const show = () => Object.entries(fields).forEach(([name, nodes]) => nodes.forEach((node) => (node.hidden = name !== kind)));
   show();
   const send = async (finish) => {
     try {
-      finish(await api.post(state.path, kind === "branch" ? { branch: branch.value.trim() } : { pull_request: Number(number.value) || undefined }));
+      finish(await api.post(state.path, body[kind]()));
     } catch (error) {
       showError(error);
     }
   };
   const made = await dialog(text.create, (finish) => [
     h("p", {}, text.createWill),
-    segments(text.of, [["pull_request", text.ofPull], ["branch", text.ofBranch]], kind, (value) => ((kind = value), show())), Object.values(fields),
+    segments(text.of, [["pull_request", text.ofPull], ["branch", text.ofBranch], ["image", text.ofImage]], kind, (value) => ((kind = value), show())), Object.values(fields).flat(),
     h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(words.create, () => send(finish), { main: true })),
   ]);
   if (made) await again(state, place, text.asked);
