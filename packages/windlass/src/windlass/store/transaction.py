@@ -245,6 +245,10 @@ class Tx(Reads):
         """
         self.session.foresee(STORE_COST * (1 + len(await self.tree.below(row.id))))
 
+    def spend_rewrites(self, count: int, size: int) -> None:
+        """Charges the cost of writing documents again that contain one of this size."""
+        self.session.spend(count * (STORE_COST + (size >> 10)))
+
     async def foresee_removal(self, row: Row) -> list[str]:
         """Returns the descendants of a resource, and charges the cost of removing them."""
         below = await self.tree.below(row.id)

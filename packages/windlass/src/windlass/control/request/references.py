@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
-from windlass.base.errors import Forbidden, Invalid
+from windlass.base.errors import Conflict, Forbidden, Invalid
 from windlass.control.context.context import Context
+from windlass.control.records.deployments import name_of
 from windlass.control.request.behaviour import behaviour_of
 from windlass.control.request.permissions import (
     is_visible,
@@ -19,6 +20,9 @@ from windlass.core.declare.resource import Family, Spec
 from windlass.core.declare.stored import rewritten
 from windlass.store import Reads, Row, Tx
 
+MAX_SHOWN_BYTES: Final = 256 * 1024
+"""The size of the resources that the document of another one shows in full: as much as Kubernetes
+allows for the annotations of an object."""
 _LISTED: Final = "[].id="
 """Follows the name of a list in the field of a link, before the id."""
 
@@ -35,6 +39,8 @@ async def check_references(
             continue
         await check_reference(tx, path, other, value, org, actor)
         values[path] = value
+    for field in family.reference_lists:
+        _refuse_repeated(field, _ids_of(value_at(spec, field)))
     known = _listed_references(family, old) if old is not None else {}
     for path, value in _listed_references(family, spec).items():
         if path not in known:
@@ -42,6 +48,11 @@ async def check_references(
             await check_reference(tx, f"{field}[].id", family.reference_lists[field], value, org, actor)
             values[path] = value
     return values
+
+
+def _refuse_repeated(field: str, ids: list[str]) -> None:
+    if repeated := next((place for place, id in enumerate(ids) if id in ids[:place]), 0):
+        raise Invalid(f"{field}[{repeated}].id: is there twice. Leave one out")
 
 
 def references_in(family: Family, spec: Spec) -> dict[str, str]:
@@ -69,27 +80,43 @@ def _ids_of(references: object) -> list[str]:
 
 async def shown_references(reads: Reads | Tx, family: Family, spec: Spec) -> Document:
     """Returns the lists of references of a spec with the whole resources. A resource that does not exist any
-    more is left out."""
-    return {
+    more is left out. Raises Invalid if they are too large together."""
+    shown = {
         field: [
-            msgspec.json.decode(row.body)
+            row.body
             for id in _ids_of(value_at(spec, field))
             if (row := await reads.resources.find(other, id))
         ]
         for field, other in family.reference_lists.items()
     }
+    size = sum(len(body) for bodies in shown.values() for body in bodies)
+    if size > MAX_SHOWN_BYTES:
+        raise Invalid(
+            f"{', '.join(shown)}: choose fewer or smaller ones: they have {size >> 10} KiB together, and may "
+            f"have {MAX_SHOWN_BYTES >> 10}"
+        )
+    return {field: [msgspec.json.decode(body) for body in bodies] for field, bodies in shown.items()}
 
 
 async def show_in_lists(ctx: Context, tx: Tx, row: Row) -> None:
-    """Updates a resource in the lists of the resources that refer to it."""
+    """Updates a resource in the lists of the resources that refer to it. Raises Conflict if they would show
+    too much."""
     document = msgspec.json.decode(row.body)
-    for user in await tx.links.users(row.id):
+    users = await tx.links.users(row.id)
+    tx.spend_rewrites(len(users), len(row.body))
+    for user in users:
         family = ctx.registry[user.family]
-        for field, other in family.reference_lists.items():
-            if other == row.family:
-                shown: list[Document] = msgspec.json.decode(user.body).get(field, [])
-                items = [document if item["id"] == row.id else item for item in shown]
-                await tx.resources.rewrite(user.id, rewritten(user.body, {field: items}))
+        shown = {
+            field: [document if item["id"] == row.id else item for item in items]
+            for field in family.reference_lists
+            if isinstance(items := msgspec.json.decode(user.body).get(field), list)
+        }
+        if sum(len(msgspec.json.encode(items)) for items in shown.values()) > MAX_SHOWN_BYTES:
+            raise Conflict(
+                f"Make it smaller, or remove it from {name_of(user)}: a {user.family} shows at most "
+                f"{MAX_SHOWN_BYTES >> 10} KiB of what it refers to"
+            )
+        await tx.resources.rewrite(user.id, rewritten(user.body, shown))
 
 
 async def set_links(
