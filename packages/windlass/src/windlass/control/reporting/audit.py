@@ -26,6 +26,9 @@ _SCAN_STEP = 5_000
 """The range of event numbers that one query scans with a selective filter. Other requests can run between two
 queries."""
 _BATCH_SIZE = 200
+MAX_PAGE_BYTES = 8 * 1024 * 1024
+"""The size of the events of a page in the database. A page of large events is shorter than requested, and has
+a link to the next one."""
 _MAX_SCANNED = 50_000
 _MAX_KINDS = 4
 """The largest number of event kinds in one database query."""
@@ -187,17 +190,18 @@ async def _page(reads: Reads, query: AuditFilter | None, parameters: AuditParame
     size = parameters.page_size
     if parameters.step_back_token:
         above = int(parameters.step_back_token)
-        rows = await _take_page(
+        rows, is_more = await _take_page(
             query, _newer_events(reads, query.conditions, above, _at_once(query, size)), size
         )
-        kept = rows[:size][::-1]
-        previous = kept[0].seq if len(rows) > size else None
+        kept = rows[::-1]
+        previous = kept[0].seq if is_more else None
         return AuditPage(kept, previous, kept[-1].seq if kept else above + 1)
     below = int(parameters.continue_token) if parameters.continue_token else NEVER
-    rows = await _take_page(query, _older_events(reads, query.conditions, below, _at_once(query, size)), size)
-    kept = rows[:size]
+    kept, is_more = await _take_page(
+        query, _older_events(reads, query.conditions, below, _at_once(query, size)), size
+    )
     previous = None if below == NEVER else kept[0].seq if kept else max(0, below - 1)
-    return AuditPage(kept, previous, kept[-1].seq if len(rows) > size else None)
+    return AuditPage(kept, previous, kept[-1].seq if is_more else None)
 
 
 def _at_once(query: AuditFilter, size: int) -> int:
@@ -206,15 +210,18 @@ def _at_once(query: AuditFilter, size: int) -> int:
 
 async def _take_page(
     query: AuditFilter, walk: AsyncGenerator[list[EventRow], None], size: int
-) -> list[EventRow]:
-    """Returns the events of a page, and one more event if there is another page."""
+) -> tuple[list[EventRow], bool]:
+    """Returns the events of a page, and whether there are more."""
     events: list[EventRow] = []
+    left = MAX_PAGE_BYTES
     async with aclosing(walk) as batches:
         async for batch in batches:
-            events += await _filter(query, batch)
-            if len(events) > size:
-                break
-    return events[: size + 1]
+            for event in await _filter(query, batch):
+                left -= len(event.body)
+                if len(events) == size or (left < 0 and events):
+                    return events, True
+                events.append(event)
+    return events, False
 
 
 async def _older_events(
@@ -225,7 +232,7 @@ async def _older_events(
     while place > oldest:
         end = max(oldest, place - _SCAN_STEP) if conditions.is_selective else oldest
         rows = await reads.audit.older(conditions, place, end, limit)
-        place = rows[-1].seq if len(rows) == limit else end
+        place = rows[-1].seq if rows.is_cut or len(rows) == limit else end
         yield rows
         await asyncio.sleep(0)
 
@@ -238,7 +245,7 @@ async def _newer_events(
     while place < newest:
         end = min(newest, place + _SCAN_STEP) if conditions.is_selective else newest
         rows = await reads.audit.newer(conditions, place, end, limit)
-        place = rows[-1].seq if len(rows) == limit else end
+        place = rows[-1].seq if rows.is_cut or len(rows) == limit else end
         yield rows
         await asyncio.sleep(0)
 

@@ -53,4 +53,4 @@ class AuditCheck:
             )
         checked = range(before.number + 1, walk.due)
         self.faults = {number for number in self.faults if number not in checked} | faulty
-        self._checked = walk.head if len(rows) == AT_ONCE else None
+        self._checked = walk.head if rows.is_cut or len(rows) == AT_ONCE else None

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import AsyncGenerator
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from windlass.base.clock import HOUR
@@ -26,6 +27,8 @@ from windlass.store import EventRow, Reads, events_topic
 _PAGE_SIZE: Final = 200
 _MAX_CACHED_EVENTS: Final = 300
 """The number of recent events that are cached, for streams that are slightly behind."""
+MAX_CACHED_BYTES: Final = 16 * 1024 * 1024
+"""The size of the cached events of one organization, as they are sent."""
 _MISSING_EVENTS_REMARK: Final = frames.missing_remark(
     "Events that should come here may no longer be kept: the oldest that are follow. What is so now, lists "
     "and reads tell"
@@ -174,9 +177,9 @@ class _EventReader(SharedReader):
         self._recent += events
         if batch.gone:
             self._recent, self._floor = [], batch.last  # each stream reads the events from the database
-        if len(self._recent) > _MAX_CACHED_EVENTS:
-            self._floor = self._recent[-_MAX_CACHED_EVENTS - 1].number
-            del self._recent[:-_MAX_CACHED_EVENTS]
+        if dropped := len(self._recent) - _count_to_keep(self._recent):
+            self._floor = self._recent[dropped - 1].number
+            del self._recent[:dropped]
         self._place = batch.last
 
     def _marks(self, place: int) -> list[SentEvent]:
@@ -187,6 +190,16 @@ class _EventReader(SharedReader):
             return []
         self._marked = now
         return [SentEvent(place, _mark(place))]
+
+
+def _count_to_keep(events: list[SentEvent]) -> int:
+    """Returns how many of the newest events are cached."""
+    left = MAX_CACHED_BYTES
+    for count, event in enumerate(reversed(events[-_MAX_CACHED_EVENTS:])):
+        left -= len(event.piece)
+        if left < 0:
+            return count
+    return min(len(events), _MAX_CACHED_EVENTS)
 
 
 def _number(event: SentEvent) -> int:
@@ -202,9 +215,14 @@ async def _read(ctx: Context, org: str, after: int, *, is_full_interface: bool) 
     oldest, _ = await source.events.span()
     names = TargetNames(source, ctx.registry.audit)
     events = [
-        SentEvent(row.seq, await _piece(row, names, is_full_interface=is_full_interface), row) for row in rows
+        SentEvent(
+            row.seq,
+            await _piece(row, names, is_full_interface=is_full_interface),
+            msgspec.structs.replace(row, body=b""),  # the piece has it already
+        )
+        for row in rows
     ]
-    whole = len(rows) < _PAGE_SIZE
+    whole = len(rows) < _PAGE_SIZE and not rows.is_cut
     last = max(rows[-1].seq if rows else after, newest if whole else 0)
     return Batch(events, last, whole, gone=after < oldest - 1)
 

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from windlass.store.tables.events import EventRow
-from windlass.store.tables.table import NEVER, Table, columns
+from windlass.store.tables.events import SIZE, EventRow
+from windlass.store.tables.table import NEVER, RowList, Table, columns
 
 _MOST_KINDS, _MAX_FAMILIES = 4, 2
 _INDEXED = ("subject", "environment", "project")
@@ -71,14 +71,14 @@ _MATCHES: Final = """
     AND ($17 = '' OR project = $17) AND ($18 = '' OR environment = $18)"""
 
 
-def _older(base: str) -> str:
+def _older(base: str, selected: str) -> str:
     where = f"{base} AND seq < $2 AND seq >= $3 {_MATCHES}"
-    return f"SELECT {_COLUMNS} FROM event WHERE {where} ORDER BY seq DESC LIMIT $19"
+    return f"SELECT {selected} FROM event WHERE {where} ORDER BY seq DESC LIMIT $19"
 
 
-def _newer(base: str) -> str:
+def _newer(base: str, selected: str) -> str:
     where = f"{base} AND seq > $2 AND seq <= $3 {_MATCHES}"
-    return f"SELECT {_COLUMNS} FROM event WHERE {where} ORDER BY seq LIMIT $19"
+    return f"SELECT {selected} FROM event WHERE {where} ORDER BY seq LIMIT $19"
 
 
 # The second part repeats the condition of the partial index, as both databases require.
@@ -86,21 +86,27 @@ _BASES: Final = {
     "org": "org = $1",
     **{name: f"{name} = $1 AND {name} <> ''" for name in _INDEXED},
 }
-OLDER: Final = {name: _older(base) for name, base in _BASES.items()}
-NEWER: Final = {name: _newer(base) for name, base in _BASES.items()}
+OLDER: Final = {name: _older(base, _COLUMNS) for name, base in _BASES.items()}
+SIZES_OF_OLDER: Final = {name: _older(base, SIZE) for name, base in _BASES.items()}
+NEWER: Final = {name: _newer(base, _COLUMNS) for name, base in _BASES.items()}
+SIZES_OF_NEWER: Final = {name: _newer(base, SIZE) for name, base in _BASES.items()}
 
 
 class AuditSearch(Table):
     __slots__ = ()
 
-    async def older(self, filter: EventFilter, below: int, down_to: int, limit: int) -> list[EventRow]:
+    async def older(self, filter: EventFilter, below: int, down_to: int, limit: int) -> RowList[EventRow]:
         """Returns matching events below a number, the newest first."""
         column, value = filter.base
-        rows = await self._session.all(OLDER[column], value, below, down_to, *filter.values, limit)
-        return [EventRow(*row) for row in rows]
+        rows = await self._some(
+            OLDER[column], SIZES_OF_OLDER[column], value, below, down_to, *filter.values, limit=limit
+        )
+        return RowList((EventRow(*row) for row in rows), is_cut=rows.is_cut)
 
-    async def newer(self, filter: EventFilter, above: int, up_to: int, limit: int) -> list[EventRow]:
+    async def newer(self, filter: EventFilter, above: int, up_to: int, limit: int) -> RowList[EventRow]:
         """Returns matching events above a number, the oldest first."""
         column, value = filter.base
-        rows = await self._session.all(NEWER[column], value, above, up_to, *filter.values, limit)
-        return [EventRow(*row) for row in rows]
+        rows = await self._some(
+            NEWER[column], SIZES_OF_NEWER[column], value, above, up_to, *filter.values, limit=limit
+        )
+        return RowList((EventRow(*row) for row in rows), is_cut=rows.is_cut)

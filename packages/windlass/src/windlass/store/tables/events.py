@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from windlass.store.chain import ANCHOR_FACT, FIRST_HASH, Anchor, ChainEnd, Head, anchor_of, chain_rows
 from windlass.store.tables import counters, facts
-from windlass.store.tables.table import ChangeSession, NewEvent, Table, columns, places
+from windlass.store.tables.table import ChangeSession, NewEvent, RowList, Table, columns, places
 
 
 class EventRow(Struct, frozen=True, gc=False):
@@ -38,8 +38,13 @@ class EventRow(Struct, frozen=True, gc=False):
 
 
 _COLUMNS: Final = columns(EventRow)
-AFTER: Final = f"SELECT {_COLUMNS} FROM event WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3"
-CHAIN: Final = f"SELECT {_COLUMNS} FROM event WHERE seq > $1 ORDER BY seq LIMIT $2"
+SIZE: Final = "LENGTH(body)"
+_AFTER: Final = "FROM event WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3"
+_CHAIN: Final = "FROM event WHERE seq > $1 ORDER BY seq LIMIT $2"
+AFTER: Final = f"SELECT {_COLUMNS} {_AFTER}"
+SIZES_AFTER: Final = f"SELECT {SIZE} {_AFTER}"
+CHAIN: Final = f"SELECT {_COLUMNS} {_CHAIN}"
+SIZES_OF_CHAIN: Final = f"SELECT {SIZE} {_CHAIN}"
 ALL: Final = f"SELECT {_COLUMNS} FROM event ORDER BY seq"
 FIRST_AND_LAST_SEQ: Final = "SELECT (SELECT min(seq) FROM event), (SELECT max(seq) FROM event)"
 NEWEST: Final = "SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1"
@@ -57,13 +62,14 @@ DELETE_UP_TO: Final = "DELETE FROM event WHERE seq <= $1"
 class EventTable(Table):
     __slots__ = ()
 
-    async def after(self, org: str, number: int = 0, limit: int = 1000) -> list[EventRow]:
+    async def after(self, org: str, number: int = 0, limit: int = 1000) -> RowList[EventRow]:
         """Returns events of an organization after a number, the oldest first."""
-        return [EventRow(*row) for row in await self._session.all(AFTER, org, number, limit)]
+        rows = await self._some(AFTER, SIZES_AFTER, org, number, limit=limit)
+        return RowList((EventRow(*row) for row in rows), is_cut=rows.is_cut)
 
-    async def chain(self, number: int, limit: int) -> list[Sequence[Any]]:
+    async def chain(self, number: int, limit: int) -> RowList[Sequence[Any]]:
         """Returns the rows of all organizations' events after a number, the oldest first."""
-        return [*await self._session.all(CHAIN, number, limit)]
+        return await self._some(CHAIN, SIZES_OF_CHAIN, number, limit=limit)
 
     async def span(self) -> tuple[int, int]:
         """Returns the numbers of the oldest and the newest event; (0, 0) if there are none."""

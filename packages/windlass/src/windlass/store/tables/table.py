@@ -6,8 +6,8 @@ with `Reads` cannot write.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -19,6 +19,12 @@ MAX_REQUEST_COST: Final = 20_000
 """Maximum cost of a change from a request. It takes about a second, in which all other changes wait."""
 STORE_COST: Final = 4
 """The cost of storing a resource or a deployment. Removing one costs 1."""
+
+MAX_READ_BYTES: Final = 16 * 1024 * 1024
+"""The number of bytes of documents that a query with a limit of rows reads, so that many large documents of
+one organization do not take the memory of the server."""
+_MAX_UNMEASURED_ROWS: Final = 16
+"""So many rows are read without a query for their sizes."""
 
 NewEvent = tuple[Any, ...]
 """An event as emitted, without its number and its hash."""
@@ -80,6 +86,20 @@ class ChangeSession:
             )
 
 
+T = TypeVar("T")
+
+
+class RowList(list[T]):
+    """The rows of a query with a limit, fewer if they are too large together."""
+
+    __slots__ = ("is_cut",)
+
+    def __init__(self, rows: Iterable[T], *, is_cut: bool) -> None:
+        super().__init__(rows)
+        self.is_cut = is_cut
+        """Whether further rows match, although these are fewer than the limit."""
+
+
 class Table:
     """The base class of a table, or of a few tables that belong together."""
 
@@ -87,6 +107,28 @@ class Table:
 
     def __init__(self, session: DatabaseSession) -> None:
         self._session = session
+
+    async def _some(self, statement: str, sizes: str, *values: Any, limit: int) -> RowList[Sequence[Any]]:
+        """Returns at most `limit` rows, and at most `MAX_READ_BYTES` of documents, but at least one row.
+
+        `sizes` is the same query for the sizes of the documents. Both take the limit as the last argument.
+        """
+        if limit <= _MAX_UNMEASURED_ROWS:
+            return RowList(await self._session.all(statement, *values, limit), is_cut=False)
+        lengths = [row[0] for row in await self._session.all(sizes, *values, limit)]
+        fitting = _count_fitting(lengths)
+        rows = await self._session.all(statement, *values, fitting) if fitting else ()
+        return RowList(rows, is_cut=fitting < len(lengths))
+
+
+def _count_fitting(lengths: Sequence[int]) -> int:
+    """Returns how many of the first documents fit into `MAX_READ_BYTES`, at least one."""
+    left = MAX_READ_BYTES
+    for number, length in enumerate(lengths):
+        left -= length
+        if left < 0:
+            return max(1, number)
+    return len(lengths)
 
 
 def columns(row: type[Struct], table: str = "") -> str:
