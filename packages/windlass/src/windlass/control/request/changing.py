@@ -11,6 +11,7 @@ from windlass.base.clock import stamp
 from windlass.base.errors import Invalid, Stale
 from windlass.control.context.call import Call, Reply, encode, writes
 from windlass.control.context.context import Context
+from windlass.control.records.large_documents import refuse_many_large
 from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Change, behaviour_of
 from windlass.control.request.creating import name_conflict
@@ -111,6 +112,8 @@ async def _apply_changes(
     tag = ids.new_tag()
     sealed = encrypt_hidden(ctx, row.org, row.id, tag, new_hidden)
     new = msgspec.structs.replace(row, name=family.key_of(after), tag=tag, body=encode(after), sealed=sealed)
+    if _size_of(new) > _size_of(row):
+        await refuse_many_large(tx, new, family.noun)
     try:
         await tx.resources.change(new)
     except NameTaken as error:
@@ -119,6 +122,10 @@ async def _apply_changes(
     await behaviour.updated(ctx, tx, new)
     await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
     return Reply(in_dialect(call, await reveal_to_admins(ctx, tx, call, new)), tag)
+
+
+def _size_of(row: Row) -> int:
+    return len(row.body) + len(row.sealed or b"")
 
 
 def _server_side(family: Family, document: Document) -> Document:

@@ -13,6 +13,7 @@ from windlass.base.errors import Conflict
 from windlass.control.context.call import Call, Reply, encode, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import refuse_below_deleted
+from windlass.control.records.large_documents import refuse_many_large
 from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Draft, behaviour_of
 from windlass.control.request.hidden_fields import encrypt_hidden, refuse_redacted, reveal_to_admins
@@ -114,6 +115,7 @@ async def store_draft(ctx: Context, tx: Tx, draft: Draft[Spec]) -> Row:
     name = family.key_in(view)
     sealed = encrypt_hidden(ctx, draft.org, draft.id, tag, {**draft.sealed, **hidden_of(family, draft.spec)})
     row = Row(draft.id, family.name, draft.org, parent_id, position, name, created, tag, encode(view), sealed)
+    await refuse_many_large(tx, row, family.noun)
     try:
         await tx.resources.add(row)
     except NameTaken as error:

@@ -44,6 +44,10 @@ CHILD_BY_NAME: Final = f"SELECT {_COLUMNS} FROM resource WHERE parent = $1 AND f
 OF_ORG: Final = f"SELECT {_COLUMNS} FROM resource WHERE org = $1 AND family = $2 ORDER BY created, id"
 OF_PARENT: Final = f"SELECT {_COLUMNS} FROM resource WHERE parent = $1 AND family = $2 ORDER BY pos"
 FIRST: Final = f"{OF_PARENT} LIMIT 1"
+_SIZE: Final = "LENGTH(body) + COALESCE(LENGTH(sealed), 0)"
+_LARGE: Final = f"{_SIZE} > $3 AND id <> $4"
+LARGE_OF_PARENT: Final = f"SELECT SUM({_SIZE}) FROM resource WHERE parent = $1 AND family = $2 AND {_LARGE}"
+LARGE_OF_ORG: Final = f"SELECT SUM({_SIZE}) FROM resource WHERE org = $1 AND family = $2 AND {_LARGE}"
 ADD: Final = f"INSERT INTO resource ({_COLUMNS}) VALUES ({places(len(Row.__struct_fields__))})"
 UPDATE: Final = "UPDATE resource SET name = $1, tag = $2, body = $3, sealed = $4 WHERE id = $5"
 UPDATE_BODY: Final = "UPDATE resource SET body = $1 WHERE id = $2"
@@ -74,6 +78,13 @@ class ResourceTable(Table):
 
     async def of_parent(self, parent: str, family: str) -> list[Row]:
         return [Row(*row) for row in await self._session.all(OF_PARENT, parent, family)]
+
+    async def large_beside(self, row: Row, least: int) -> tuple[int, int]:
+        """Returns how many bytes the other resources of this family have that are larger than `least`: those
+        of the same parent, and those of the same organization."""
+        of_parent = await self._session.one(LARGE_OF_PARENT, row.parent, row.family, least, row.id)
+        of_org = await self._session.one(LARGE_OF_ORG, row.org, row.family, least, row.id)
+        return (of_parent and of_parent[0]) or 0, (of_org and of_org[0]) or 0
 
 
 class ResourceChanges(ResourceTable):
