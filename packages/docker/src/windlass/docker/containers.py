@@ -10,6 +10,7 @@ from contextlib import suppress
 from math import ceil
 from typing import Any, Final
 
+from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.docker import create, start_files
@@ -25,6 +26,7 @@ from windlass.docker.images import DockerImages
 from windlass.docker.mount_points import examine_mount_points
 from windlass.docker.resources import DockerResources
 from windlass.docker.restarts import Restarts
+from windlass.docker.volume_files import may_be_redirected, prepare_volumes
 from windlass.docker.watch import EventWatcher
 from windlass.engines.engine import Demand, EngineError, EngineLimits, output_too_long, unmet
 from windlass.engines.workload import MAX_OUTPUT_BYTES, OUTPUT_FILE, Workload
@@ -101,6 +103,8 @@ class ContainerClient:
         self._docker, self._installation = docker, installation
         self._resources, self._images, self._watch = resources, images, watch
         self._ports = HostPorts(docker)
+        self._starts = Locks()
+        """Locks by service: while a container with volumes is examined, none of its service starts."""
 
     async def list(self, **labels: str) -> list[ContainerSummary]:
         """Returns the containers of this installation with these labels. Filters the answer again, because
@@ -122,6 +126,12 @@ class ContainerClient:
     async def run(self, workload: Workload, index: int, name: str, *, once: bool) -> Inspection | None:
         """Ensures that a container runs (or has run, if `once`). Returns its description if it was already
         running."""
+        if not workload.volumes:
+            return await self._run(workload, index, name, once=once)
+        async with self._starts[workload.service]:
+            return await self._run(workload, index, name, once=once)
+
+    async def _run(self, workload: Workload, index: int, name: str, *, once: bool) -> Inspection | None:
         inspection = await self.inspect(name)
         if inspection and inspection["State"]["Status"] in ("removing", "dead"):
             await self.remove(inspection["Id"])
@@ -129,6 +139,9 @@ class ContainerClient:
         elif inspection and inspection["Config"]["Labels"].get(words.DEPLOYMENT_LABEL) != workload.deployment:
             # The same number of another deployment: a restored database assigns numbers again.
             await self.stop(inspection["Id"], workload.grace)
+            await self.remove(inspection["Id"])
+            inspection = None
+        elif inspection and not once and await self._is_replaced(inspection):
             await self.remove(inspection["Id"])
             inspection = None
         container = inspection["Id"] if inspection else await self._make(workload, index, name, once)
@@ -201,6 +214,9 @@ class ContainerClient:
         user = ImageUser(workload.service, workload.org)
         image = await self._images.have(workload.artifact.ref, user=user)
         await resources.make_volumes(workload)
+        if workload.volumes:
+            others = await self.list(service=workload.service)
+            await prepare_volumes(self._docker, self._installation, workload, image, is_alone=not others)
         count = len(create.published_ports(workload, once=once))
         async with resources.network(workload) as network, self._ports.claim(workload.org, count) as ports:
             body = create.container(
@@ -217,6 +233,7 @@ class ContainerClient:
             created = await self._docker.json("POST", "/containers/create", params={"name": name}, body=body)
         for warning in created.get("Warnings") or ():
             _log.warning("the Docker engine warns", extra={"container": name, "reason": warning})
+        self._restarts.take_over(name, str(created["Id"]))
         await self._keep_if_alone(str(created["Id"]), ports)
         if create.needs_etc_copy(workload, image):
             await self._examine_image(str(created["Id"]))
@@ -271,26 +288,33 @@ class ContainerClient:
             raise EngineError(f"Write a plain file to {OUTPUT_FILE}: the run left something else there")
         return file
 
-    async def start_again(self, container: str) -> None:
-        """Starts a container that has ended; does nothing if it runs or is gone."""
+    async def start_again(self, container: str) -> bool:
+        """Starts a container that has ended; does nothing if it runs or is gone. Returns False if the
+        container was removed instead, because it has to be created anew."""
         detail = await self.inspect(container)
-        if detail is not None and detail["State"]["Status"] == "exited":
+        if detail is None or detail["State"]["Status"] != "exited":
+            return True
+        async with self._starts[words.identity(detail["Config"]["Labels"])[0]]:
+            if await self._is_replaced(detail):
+                self._restarts.hand_over(container, str(detail["Name"]).lstrip("/"))
+                await self.remove(container)
+                return False
             await self._start(container)
+        return True
+
+    async def _is_replaced(self, detail: Inspection) -> bool:
+        """Returns whether a container that has ended must not be examined, and so not be started again: its
+        program may have left links that another container of the service could change meanwhile."""
+        if detail["State"]["Status"] != "exited" or self._restarts.is_due(detail["Id"]):
+            return False
+        shared, own, _ = _mounts_of(detail)
+        service, *_ = words.identity(detail["Config"]["Labels"])
+        return may_be_redirected(shared, own) and len(await self.list(service=service)) > 1
 
     async def _examine(self, container: str) -> None:
-        detail = await self.inspect(container) or {}
-        mounts = {str(mount.get("Destination")) for mount in detail.get("Mounts") or ()}
-        defined = (detail.get("HostConfig") or {}).get("Mounts") or ()
-        has_etc_copy = any(
-            mount.get("Target") == create.ETC_COPY["Target"] and not mount.get("Source") for mount in defined
-        )
-        if has_etc_copy:
-            mounts.discard(create.ETC_COPY["Target"])
-        shared = mounts & {
-            posixpath.normpath(f"/{str(mount.get('Target')).lstrip('/')}") for mount in defined
-        }
-        await examine_mount_points(self._docker, container, shared, mounts - shared)
-        await start_files.examine(self._docker, container, mounts, has_etc_copy=has_etc_copy)
+        shared, own, has_etc_copy = _mounts_of(await self.inspect(container) or {})
+        await examine_mount_points(self._docker, container, shared, own)
+        await start_files.examine(self._docker, container, shared | own, has_etc_copy=has_etc_copy)
 
     async def _start(self, container: str) -> None:
         try:
@@ -300,6 +324,20 @@ class ContainerClient:
             # A container that fails to start is removed; the next attempt creates a new one.
             await self.remove(container)
             raise
+
+
+def _mounts_of(detail: Inspection) -> tuple[set[str], set[str], bool]:
+    """Returns the paths of the volumes of the service, those of the container's own volumes, and whether it
+    has a copy of `/etc`, which is not among them."""
+    mounts = {str(mount.get("Destination")) for mount in detail.get("Mounts") or ()}
+    defined = (detail.get("HostConfig") or {}).get("Mounts") or ()
+    has_etc_copy = any(
+        mount.get("Target") == create.ETC_COPY["Target"] and not mount.get("Source") for mount in defined
+    )
+    if has_etc_copy:
+        mounts.discard(create.ETC_COPY["Target"])
+    shared = mounts & {posixpath.normpath(f"/{str(mount.get('Target')).lstrip('/')}") for mount in defined}
+    return shared, mounts - shared, has_etc_copy
 
 
 def is_passing(refused: EngineRefused) -> bool:

@@ -90,8 +90,8 @@ def container(
             "LogConfig": LOG_CONFIG,
             "Mounts": [
                 *(
-                    _mount_definition(volume.mount, words.volume(installation, workload.service, volume))
-                    for volume in workload.volumes
+                    {**mount, "VolumeOptions": {"NoCopy": True}}  # see `volume_files`
+                    for mount in volume_mounts(workload, installation)
                 ),
                 *([dict(ETC_COPY)] if needs_etc_copy(workload, image) else []),
             ],
@@ -189,5 +189,19 @@ def published_ports(workload: Workload, *, once: bool = False) -> list[str]:
     )
 
 
-def _mount_definition(target: str, name: str) -> dict[str, Any]:
-    return {"Type": "volume", "Source": name, "Target": target}
+def volume_mounts(workload: Workload, installation: str) -> list[dict[str, Any]]:
+    """Returns the definitions of the mounts of a service's volumes."""
+    return [
+        {
+            "Type": "volume",
+            "Source": words.volume(installation, workload.service, volume),
+            "Target": volume.mount,
+        }
+        for volume in workload.volumes
+    ]
+
+
+def unstarted_container(image: str, labels: Mapping[str, str], **more: object) -> dict[str, Any]:
+    """Returns the body of a request that creates a container which is never started."""
+    own = {**dict.fromkeys(words.ALL_LABELS, ""), **labels}
+    return {"Image": image, "Cmd": ["none"], "Labels": own, "NetworkDisabled": True, **more}

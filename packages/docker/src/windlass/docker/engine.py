@@ -403,8 +403,9 @@ class DockerEngine(RolloutEngine):
                     return
                 service, generation, index = names.identity(detail["Config"]["Labels"])
                 async with self._locks[names.container(self._installation, service, generation, index)]:
-                    if generation not in self._removed.of(service):
-                        await self._containers.start_again(container)
+                    is_removed = generation in self._removed.of(service)
+                    if not is_removed and not await self._containers.start_again(container):
+                        self._watch.notify(service)
         except EngineError as error:
             # A container that fails to start is removed; whoever is notified creates a new one.
             extra = {"container": container, "why": str(error)}

@@ -15,7 +15,7 @@ from typing import IO, Final
 
 from windlass.base.disk_reserve import is_short
 from windlass.base.subprocesses import in_thread
-from windlass.docker import names
+from windlass.docker import create
 from windlass.docker.archives import (
     FILE,
     FOLDER,
@@ -69,8 +69,7 @@ async def export_folder(
     problems."""
     label = f"{_EXPORT_LABEL}={installation}"
     await _remove_left(docker, label)
-    labels = {**dict.fromkeys(names.ALL_LABELS, ""), _EXPORT_LABEL: installation}
-    body = {"Image": image, "Cmd": ["none"], "Labels": labels, "NetworkDisabled": True}
+    body = create.unstarted_container(image, {_EXPORT_LABEL: installation})
     try:
         created = await docker.json("POST", "/containers/create", body=body)
     except EngineRefused as refused:

@@ -72,6 +72,11 @@ def volume(installation: str, service: str, wanted: Volume) -> str:
     return f"{name_prefix(installation)}-{service}-{plain}"
 
 
+def volume_files(installation: str, service: str) -> str:
+    """Returns the name of the container with which `volume_files` prepares the volumes of a service."""
+    return f"{name_prefix(installation)}-{service}-volumes"
+
+
 def host_name(name: str, longest: int = _MAX_LABEL_LENGTH) -> str:
     """Converts a user's name to a host name: `Café Shop` becomes `cafe-shop`."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()

@@ -23,6 +23,7 @@ from windlass.docker.descriptions import (
     has_labels,
     instances_of,
 )
+from windlass.docker.volume_files import discard_container
 from windlass.docker.volume_sizes import measure_volume
 from windlass.engines.engine import EngineError, VolumeLost
 from windlass.engines.workload import Volume, Workload
@@ -101,7 +102,10 @@ class DockerResources:
         return True
 
     async def discard_volumes(self, service: str) -> None:
-        for name in await self._volumes(service=service):
+        volumes = await self._volumes(service=service)
+        if volumes:
+            await discard_container(self._docker, self._installation, service)
+        for name in volumes:
             await self._remove(f"/volumes/{name}")
 
     async def discard_networks(self) -> None:

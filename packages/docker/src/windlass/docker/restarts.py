@@ -38,6 +38,9 @@ class Restarts:
         """`start` starts a container, unless it runs or was removed, and raises nothing."""
         self._start = start
         self._histories: dict[str, _History] = {}
+        self._left: dict[str, _History] = {}
+        """Histories of containers that were removed instead of started again, by the name that the next
+        container will have."""
 
     def count(self, container: str) -> int:
         """Returns how often a container was started again, as far as the engine has reported it."""
@@ -74,6 +77,19 @@ class Restarts:
     def forget(self, container: str) -> None:
         if history := self._histories.pop(container, None):
             _cancel(history)
+
+    def hand_over(self, container: str, name: str) -> None:
+        """Keeps the history of a container for another one that will have its name."""
+        if history := self._histories.pop(container, None):
+            _cancel(history)
+            while len(self._left) >= MAX_HISTORIES:
+                del self._left[next(iter(self._left))]
+            self._left[name] = history
+
+    def take_over(self, name: str, container: str) -> None:
+        """Gives a new container the history of the one that it replaces, if any."""
+        if history := self._left.pop(name, None):
+            self._histories[container] = history
 
     async def stop(self) -> None:
         timers = [history.timer for history in self._histories.values() if history.timer]
