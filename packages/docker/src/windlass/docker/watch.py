@@ -17,7 +17,7 @@ from windlass.docker.client.answers import EngineAnswer
 from windlass.docker.descriptions import ContainerList, instances_of
 from windlass.docker.follow import FIRST_PAUSE, MAX_PAUSE, ContainerFollower, ContainerOutput
 from windlass.docker.inspection import LastExit, exit_code
-from windlass.docker.output_budget import OutputBudget
+from windlass.docker.output_budget import OrganizationBudgets, OutputBudget
 from windlass.docker.position import Positions, is_container_id
 from windlass.docker.reader_lock import ReaderLock
 from windlass.docker.restarts import Restarts
@@ -66,8 +66,7 @@ class EventWatcher:
         self._positions = Positions(folder)
         self._turn = ReaderLock(folder.with_name("reads"))
         self._followers: dict[str, ContainerFollower] = {}
-        self._used_up: set[OutputBudget] = set()
-        """Output budgets that are used up."""
+        self._budgets = OrganizationBudgets()
         self._leaving: list[ContainerFollower] = []
         """Followers of removed containers that have not ended yet."""
         self._ends: dict[str, LastExit] = {}
@@ -136,7 +135,7 @@ class EventWatcher:
                 str(labels[words.POD_LABEL])[:_MAX_LABEL_LENGTH],
                 str(labels.get(words.DEPLOYMENT_LABEL, ""))[:_MAX_LABEL_LENGTH],
             )
-            budget = OutputBudget(org, self._used_up)
+            budget = OutputBudget(self._budgets[org])
             self._followers[container] = ContainerFollower(
                 self._docker, self._positions, self._turn, source, budget, self._write
             )
