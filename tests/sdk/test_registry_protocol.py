@@ -225,6 +225,13 @@ def test_a_www_authenticate_challenge_is_parsed():
     assert read_challenge("Digest realm=x") is None
 
 
+@pytest.mark.timeout(30)
+def test_long_headers_are_read_in_one_pass():
+    """Nothing else runs meanwhile: an expression that begins anew at each letter would take minutes."""
+    assert read_challenge("Bearer " + "a" * 200_000) is None
+    assert next_page("<" * 200_000, "https://registry.example.com") == ""
+
+
 # AWS
 
 KEYS = AccessKeys("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "us-east-1")

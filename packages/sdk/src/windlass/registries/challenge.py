@@ -12,9 +12,9 @@ from msgspec import Struct
 
 _SCHEME: Final = re.compile(r"\s*(?P<scheme>bearer|basic)(\s+(?P<rest>.*))?\Z", re.IGNORECASE | re.DOTALL)
 _PARAMETER: Final = re.compile(
-    r'(?P<name>[A-Za-z_]+)\s*=\s*("(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"]+))'
+    r'(?<![A-Za-z_])(?P<name>[A-Za-z_]+)\s*=\s*("(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"]+))'
 )
-_NEXT: Final = re.compile(r'<(?P<target>[^>]*)>\s*;\s*rel="?next"?', re.IGNORECASE)
+_NEXT: Final = re.compile(r'<(?P<target>[^<>]*)>\s*;\s*rel="?next"?', re.IGNORECASE)
 _LIMIT: Final = re.compile(r"(?P<count>[0-9]{1,9})\s*(;\s*w=(?P<window>[0-9]{1,9}))?")
 _SECONDS: Final = re.compile(r"[0-9]{1,12}\Z")
 MAX_WAIT_SECONDS: Final = 6 * 3600
