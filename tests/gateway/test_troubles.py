@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -50,6 +50,25 @@ async def test_a_hanging_gateway_is_reported_with_the_command_that_kills_it(town
             await town.shop(await town.instance("one"))
     finally:
         os.kill(process, signal.SIGCONT)
+
+
+async def test_a_gateway_that_hangs_is_replaced_and_serves_the_same_routes(
+    town: GatewayTown, monkeypatch, caplog
+):
+    await town.shop(await town.instance("one"))
+    process = await town.process()
+    for name in ("_ANSWER_TIMEOUT", "_LIVENESS_INTERVAL"):
+        monkeypatch.setattr(link, name, 0.2)
+    await town.new_server()
+    os.kill(process, signal.SIGSTOP)
+    try:
+        await until(lambda: "the gateway hangs" in caplog.text)
+        monkeypatch.undo()
+        assert await town.process() != process
+        assert (await town.ask(request())).body == b"one"
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 async def test_sigterm_ends_a_gateway_only_after_its_server_and_starts_no_new_one(town: GatewayTown):

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import signal
 import socket
 import struct
 from collections.abc import Awaitable, Callable
@@ -69,6 +71,12 @@ _ANSWER_TIMEOUT: Final = 15.0
 _RETRY_PAUSE, _MAX_RETRY_PAUSE = 0.02, 1.0
 _RESEND_SECONDS: Final = 5.0
 """Seconds until changes that a gateway could not apply are sent again."""
+
+_LIVENESS_INTERVAL: Final = 15.0
+"""Seconds between two checks whether the gateway answers."""
+_MAX_SILENT_CHECKS: Final = 3
+"""Number of consecutive unanswered checks after which a gateway counts as hung. Each takes as long as an
+answer may take, so a gateway that is only slow is not ended."""
 
 AskGateway = Callable[[Call], Awaitable[GatewayState]]
 
@@ -187,14 +195,18 @@ class GatewayLink:
                 connection = await self._connect()
                 self._process = process_of(connection)
                 reader, self._writer = await asyncio.open_unix_connection(sock=connection)
-                greeting = asyncio.create_task(self._send_missed_changes())
+                tasks = [
+                    asyncio.create_task(self._send_missed_changes()),
+                    asyncio.create_task(self._end_hung_gateway(self._process)),
+                ]
                 try:
                     await self._read(reader)
                 except (msgspec.DecodeError, OSError) as error:
                     _log.warning("the link to the gateway is made again", extra={"reason": str(error)})
                     await asyncio.sleep(_MAX_RETRY_PAUSE)
                 finally:
-                    greeting.cancel()
+                    for task in tasks:
+                        task.cancel()
                     self._wake_callers()
         finally:
             for child in self._children:
@@ -242,6 +254,21 @@ class GatewayLink:
                 reasons |= {*failures.values()}
                 await asyncio.sleep(_RESEND_SECONDS)
                 greetings = [greeting for greeting in failures if greeting in self._greetings]
+
+    async def _end_hung_gateway(self, process: int) -> None:
+        """Kills the gateway if it runs and does not answer for a long time: no visitor reaches a service
+        then. Another one is started when the connection ends."""
+        silent = 0
+        with suppress(ConnectionError, ProcessLookupError):
+            while silent < _MAX_SILENT_CHECKS:
+                await asyncio.sleep(_LIVENESS_INTERVAL)
+                try:
+                    await self._send_request(Ask())
+                    silent = 0
+                except RouteError:
+                    silent += 1
+            _log.error("the gateway hangs, and is replaced", extra={"pid": process})
+            os.kill(process, signal.SIGKILL)
 
     async def _try_to(self, greet: Callable[[AskGateway], Awaitable[None]]) -> str:
         """Runs one callback. Returns the reason of its failure; empty if it has succeeded."""

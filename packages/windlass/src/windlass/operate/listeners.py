@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
+from contextlib import suppress
 from typing import Final
 
 from windlass.config import Settings
 from windlass.gateway.api_sockets import PortInUse, take_sockets
-from windlass.gateway.files import folder_of
+from windlass.gateway.files import CONTROL, connect_to, folder_of, process_of
+from windlass.gateway.link import frame
+from windlass.gateway.messages import Ask, GatewayRequest, encode
 from windlass.routers.builtin import pages
 
 _ANSWER_TIMEOUT: Final = 1.0
 """Seconds that a Windlass on this machine may take to respond."""
+_GATEWAY_TIMEOUT: Final = 5.0
+"""Seconds that the gateway of this data directory may take to respond."""
 _LOOPBACK_ADDRESSES: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (not listened on)
 """Addresses for connecting to a server that listens on all addresses of the machine."""
 _NO_HOST: Final = "doctor.invalid"
@@ -68,3 +74,20 @@ def is_gateway(host: str, port: int) -> bool:
         return False
     finally:
         connection.close()
+
+
+def silent_gateway(settings: Settings) -> int:
+    """Returns the process id of a gateway of this data directory that runs and does not respond; else 0."""
+    with suppress(OSError):  # the folder or its socket is missing, or belongs to another user
+        connection = connect_to(folder_of(settings.data_dir), CONTROL, socket.SOCK_STREAM)
+        if connection is None:
+            return 0
+        with connection:
+            process = process_of(connection)
+            connection.settimeout(_GATEWAY_TIMEOUT)
+            try:
+                connection.sendall(frame(encode(GatewayRequest(1, Ask()))))
+                connection.recv(1)
+            except TimeoutError:
+                return process
+    return 0

@@ -12,7 +12,7 @@ from windlass.control.kinds.service_kind import MachineOfRuns
 from windlass.engines.findings import Finding, fail, first_line_from, ok, warn
 from windlass.engines.provider import EngineProvider
 from windlass.install.engines import choose_engine, kept_engine, names, own_settings, providers
-from windlass.operate.listeners import is_gateway, is_kept, is_windlass
+from windlass.operate.listeners import is_gateway, is_kept, is_windlass, silent_gateway
 from windlass.operate.port_holder import holder_of
 from windlass.serve.server import listen
 
@@ -85,6 +85,10 @@ def _node(settings: Settings, *, has_images: bool) -> Finding:
 
 def ports(settings: Settings) -> Iterator[Finding]:
     yield _port("API", settings.host, settings.port, "", settings)
+    if process := silent_gateway(settings):
+        advice = f"end it with `kill -9 {process}`: a server starts another one, with its routes"
+        yield fail("Gateway", f"the process {process} hangs: no service is reached", advice)
+        return
     yield _port("Gateway", settings.gateway_host, settings.gateway_port, "gateway-", settings)
     if settings.https_port:
         yield _port("HTTPS", settings.gateway_host, settings.https_port, "https-", settings)
