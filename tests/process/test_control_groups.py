@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -18,7 +20,7 @@ from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, wanted
 from tests.marks import nightly
 from tests.process.helpers import KEY, answer_of
-from windlass.base import cgroups, kernel
+from windlass.base import abandoned_cgroups, cgroups, kernel
 from windlass.base.isolation import cell_entry, launcher_client
 from windlass.process import resource_monitor
 from windlass.process.records import Record, RecordStore
@@ -252,6 +254,29 @@ async def test_control_groups_that_a_killed_server_left_are_removed(tmp_path):
     assert [group.name for group in made if group.exists()] == ["a-1-0"] * (len(made) // 2)
     groups.tidy(set)
     assert not any(group.parent.exists() for group in made)
+
+
+def test_groups_of_installations_that_are_gone_are_removed_after_a_day_and_those_in_use_stay(
+    delegated, monkeypatch
+):
+    now = 0.0
+    monkeypatch.setattr(abandoned_cgroups, "time", SimpleNamespace(monotonic=lambda: now))
+    gone = [delegated / "service.1.a/a-1-0", delegated / f"guests.1.{2**22 + 1}.0.org/environment.e"]
+    used = [
+        delegated / "service.1.b/b-1-0",
+        delegated / "service.2.own/own-1-0",
+        delegated / f"guests.1.{os.getpid()}.0.org/environment.e",
+    ]
+    for group in (*gone, *used):
+        group.mkdir(parents=True)
+    groups = abandoned_cgroups.AbandonedGroups()
+    with subprocess.Popen(["sleep", "60"]) as program:
+        cgroups.enter([str(used[0])], program.pid)
+        for hours, there in ((0, [*gone, *used]), (23, [*gone, *used]), (24, used)):
+            now = hours * 3600.0
+            groups.remove([delegated], own="service.2.")
+            assert [group for group in (*gone, *used) if group.parent.exists()] == there
+        program.kill()
 
 
 @pytest.mark.parametrize("has_groups", [True, False])

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from windlass.base.abandoned_cgroups import SERVICE_PREFIX, STEPS_PREFIX, AbandonedGroups
 from windlass.base.atomic_files import write_whole
 from windlass.base.isolation.isolation import MAX_PROCESSES
 from windlass.base.log import log
@@ -28,10 +29,6 @@ from windlass.base.services_unit import is_of_unit, services_group, start_servic
 
 _log = log("base.cgroups")
 _OWN_GROUP: Final = "windlass"
-_SERVICE_PREFIX: Final = "service."
-"""The prefix of the names of groups that contain the instances of a service."""
-_STEPS_PREFIX: Final = "guests."
-"""The prefix of the names of groups for the build steps of an organization."""
 _MAX_ATTEMPTS: Final = 10
 _CPU_PERIOD_MICROSECONDS: Final = 100_000
 _OF_V1: Final = frozenset({"cpu", "memory", "pids"})
@@ -69,6 +66,7 @@ class Cgroups:
         """
         self._base, self._folder, self._v1, self._unit = base, folder, v1, unit
         self.controllers: frozenset[str] = frozenset()
+        self._abandoned = AbandonedGroups()
 
     def offered(self) -> frozenset[str]:
         """Returns the controllers that new groups could have. Changes nothing.
@@ -150,11 +148,12 @@ class Cgroups:
     def memory_of_steps(self, org: str) -> int:
         """Returns the bytes of memory in use by an organization's build steps, without the page cache."""
         return sum(
-            _memory_use(group) for base in self._bases() for group in base.glob(f"{_STEPS_PREFIX}*.{org}")
+            _memory_use(group) for base in self._bases() for group in base.glob(f"{STEPS_PREFIX}*.{org}")
         )
 
     def tidy(self, find: Callable[[], Collection[str]]) -> None:
-        """Removes groups of ended instances, which a killed server may have left behind.
+        """Removes groups of ended instances, which a killed server may have left behind, here or in other
+        installations.
 
         `find` returns the names of all instances.
         """
@@ -162,6 +161,7 @@ class Cgroups:
         # Instances are listed after the groups, so that the group of a new instance is not removed.
         known = find()
         remove(str(group) for group in groups if group.name not in known)
+        self._abandoned.remove(self._bases(), self._prefix())
 
     def _bases(self) -> Collection[Path]:
         if self._base is not None:
@@ -170,7 +170,7 @@ class Cgroups:
 
     def _prefix(self) -> str:
         """Returns a prefix with the engine's folder, as another engine may use the same parent group."""
-        return f"{_SERVICE_PREFIX}{self._folder.stat().st_ino:x}."
+        return f"{SERVICE_PREFIX}{self._folder.stat().st_ino:x}."
 
 
 def of_machine(folder: Path) -> Cgroups:
@@ -236,7 +236,7 @@ class StepGroups:
                     yield from map(str, (*group.glob(f"{_ENVIRONMENT_PREFIX}*"), group))
 
     def _prefix(self) -> str:
-        return f"{_STEPS_PREFIX}{self._folder.stat().st_ino:x}."
+        return f"{STEPS_PREFIX}{self._folder.stat().st_ino:x}."
 
 
 def _make_v2(group: Path, memory: int, processes: int) -> Path:
@@ -427,7 +427,7 @@ def remove(groups: Iterable[str]) -> None:
     for group in map(Path, sorted(groups, key=len, reverse=True)):  # children before their parents
         with suppress(OSError):
             group.rmdir()
-        if group.parent.name.startswith(_SERVICE_PREFIX):
+        if group.parent.name.startswith(SERVICE_PREFIX):
             with suppress(OSError):
                 group.parent.rmdir()
 
