@@ -5,20 +5,24 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
+
+import msgspec
 
 from windlass.config import Settings
 from windlass.gateway.api_sockets import PortInUse, take_sockets
 from windlass.gateway.files import CONTROL, connect_to, folder_of, process_of
-from windlass.gateway.link import frame
-from windlass.gateway.messages import Ask, GatewayRequest, encode
+from windlass.gateway.link import frame, frames
+from windlass.gateway.messages import Ask, GatewayReply, GatewayRequest, GatewayState, encode
 from windlass.routers.builtin import pages
 
 _ANSWER_TIMEOUT: Final = 1.0
 """Seconds that a Windlass on this machine may take to respond."""
 _GATEWAY_TIMEOUT: Final = 5.0
 """Seconds that the gateway of this data directory may take to respond."""
+_PIECE_BYTES: Final = 65_536
 _LOOPBACK_ADDRESSES: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (not listened on)
 """Addresses for connecting to a server that listens on all addresses of the machine."""
 _NO_HOST: Final = "doctor.invalid"
@@ -78,16 +82,39 @@ def is_gateway(host: str, port: int) -> bool:
 
 def silent_gateway(settings: Settings) -> int:
     """Returns the process id of a gateway of this data directory that runs and does not respond; else 0."""
-    with suppress(OSError):  # the folder or its socket is missing, or belongs to another user
-        connection = connect_to(folder_of(settings.data_dir), CONTROL, socket.SOCK_STREAM)
-        if connection is None:
-            return 0
-        with connection:
-            process = process_of(connection)
-            connection.settimeout(_GATEWAY_TIMEOUT)
-            try:
-                connection.sendall(frame(encode(GatewayRequest(1, Ask()))))
-                connection.recv(1)
-            except TimeoutError:
-                return process
+    with suppress(OSError), _gateway_connection(settings) as connection:
+        try:
+            _ask_for_state(connection)
+        except TimeoutError:
+            return process_of(connection)
     return 0
+
+
+def has_server(settings: Settings) -> bool:
+    """Returns whether a server is connected to the gateway of this data directory."""
+    with suppress(OSError), _gateway_connection(settings) as connection:
+        state = _ask_for_state(connection)
+        return state is not None and bool(state.held)
+    return False
+
+
+@contextmanager
+def _gateway_connection(settings: Settings) -> Iterator[socket.socket]:
+    """Connects to the gateway of this data directory. Raises OSError if there is none, or it belongs to
+    another user."""
+    connection = connect_to(folder_of(settings.data_dir), CONTROL, socket.SOCK_STREAM)
+    if connection is None:
+        raise FileNotFoundError
+    with connection:
+        connection.settimeout(_GATEWAY_TIMEOUT)
+        yield connection
+
+
+def _ask_for_state(connection: socket.socket) -> GatewayState | None:
+    connection.sendall(frame(encode(GatewayRequest(1, Ask()))))
+    content = b""
+    while not (messages := frames(content)):
+        if not (piece := connection.recv(_PIECE_BYTES)):
+            return None
+        content += piece
+    return msgspec.msgpack.decode(messages[0], type=GatewayReply).state

@@ -16,6 +16,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from windlass.base.subprocesses import in_thread
 from windlass.cli.client import Api, ServerUnreachable, path_of
 from windlass.cli.deployments import is_under_way, print_state, say
 from windlass.cli.following import RetryTimer, growing_pauses, retry_until_done, wait_for_budget
@@ -33,6 +34,7 @@ from windlass.install.database import reading_snapshot
 from windlass.install.engines import own_settings, providers
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts, real_parts
+from windlass.operate.listeners import has_server
 from windlass.store import Reads
 from windlass.store.sqlite import InUse
 from windlass.terminal.command_errors import CommandFailed, CommandRefused
@@ -51,6 +53,10 @@ class UnreachedCluster(Struct, frozen=True):
 Sure = Callable[[int], None]
 """A function that asks for confirmation with the number of services, and raises if the user declines."""
 _CHECK_INTERVAL = 0.1
+_SERVER_RUNS = (
+    "leave out --data-dir and name the server instead, with --url (WINDLASS_URL) and WINDLASS_TOKEN: it runs "
+    "on this data directory"
+)
 
 
 # With a running server, through its API
@@ -138,6 +144,8 @@ def _wait(api: Api, stopping: set[str]) -> None:
 
 async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) -> int:
     """Stops all services in the database of the settings, while no server runs. Returns their number."""
+    if await in_thread(has_server, settings):
+        raise CommandRefused(_SERVER_RUNS)
     if count := await _count(settings):
         sure(count)
     installation = await _install(settings, parts)
@@ -232,10 +240,7 @@ async def _install(settings: Settings, parts: Parts | None) -> Installation:
         reachable_by_nobody = replace(settings, gateway_port=0, console_domain="")
         return await install(reachable_by_nobody, parts=parts, keeps_engine=True)
     except InUse as error:
-        raise CommandRefused(
-            "leave out --data-dir and name the server instead, with --url (WINDLASS_URL) and WINDLASS_TOKEN: "
-            "it runs on this data directory"
-        ) from error
+        raise CommandRefused(_SERVER_RUNS) from error
 
 
 async def _end_elsewhere(ctx: Context) -> set[str]:
