@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from tests.domains.scene import scene
 from tests.domains.served import SHOP, add, published, read
+from tests.metrics.prometheus import scraped
 from tests.world import HandClock
 from windlass.base.certificates import read_certificate
 from windlass.control.records.order_ledger import enter_order
+from windlass.operate.domain_certificates import examine_certificates
 
 HOUR, DAY = 3600, 86_400
 
@@ -344,6 +346,23 @@ async def test_the_old_certificate_is_served_while_its_renewal_fails(there):
     assert (await there.held())[id].chain == first
     assert document["certificate_state"] == "LIVE"
     assert "no valid address" in document["problem"]
+
+
+async def test_metrics_count_renewals_that_fail_for_a_day_and_the_doctor_names_them(there):
+    _, id = await there.proved()
+    await there.pass_time(10)
+    installation = there.world.installation
+    reads, clock = installation.ctx.store.reads, there.world.clock
+    assert "windlass_domain_certificates_overdue 0" in await scraped(there.world)
+    assert (await examine_certificates(reads, clock.now())).level == "ok"
+    there.authority.refusal = "no valid address"
+    clock.ms = (await reads.certificates.get(id)).renew
+    await there.pass_time(2 * DAY, 6 * HOUR)
+    assert "windlass_domain_certificates_overdue 1" in await scraped(there.world)
+    finding = await examine_certificates(reads, clock.now())
+    assert finding.level == "warn"
+    assert f"1 ({SHOP} ends at 20" in finding.found
+    assert "no valid address" in finding.found
 
 
 async def test_a_deleted_domain_and_a_deleted_service_leave_no_certificate(there):

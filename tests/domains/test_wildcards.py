@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.domains.scene import Scene, scene
 from tests.domains.served import add, published, read
 
 APPS = "*.apps.example.com"
+HOUR, DAY = 3600, 86_400
 RECORD = "_acme-challenge.apps.example.com"
 SHOPS = "*.shops.example.org"
 
@@ -225,6 +227,27 @@ async def test_without_a_provider_a_deployment_gets_certificates_for_its_names(m
         there.world.clock.turn(7 * 86_400)
         await there.pass_time(60)
         assert (await urls(there, third))[0].startswith("https://")
+
+
+async def test_a_name_that_no_longer_wants_a_certificate_lacks_no_renewal_until_it_wants_one_again():
+    async with scene(public_domain_certificates=True) as there:
+        app = await published(there.world)
+        await there.pass_time(20)
+        ctx, clock = there.world.installation.ctx, there.world.clock
+        certificates = ctx.store.reads.certificates
+        ((name, first),) = (await certificates.fingerprints()).items()
+        row = await certificates.get(name)
+        assert row
+        wanted = ctx.settings
+        structs.force_setattr(ctx, "settings", structs.replace(wanted, public_domain_certificates=False))
+        clock.ms = row.renew
+        await there.pass_time(2 * DAY, 6 * HOUR)
+        assert await certificates.fingerprints() == {name: first}
+        assert await certificates.ending(clock.now()) == []
+        structs.force_setattr(ctx, "settings", wanted)
+        await there.world.post(f"/application/{app}/redeploy")
+        await there.pass_time(2 * HOUR, 60)
+        assert (await certificates.fingerprints())[name] != first
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ STEADY, OFF = "1+0x200", "0+0x200"
 HEALTHY: Mapping[str, str] = {
     f"up{{{SERVER}}}": STEADY,
     f"windlass_database_up{{{SERVER}}}": STEADY,
+    f"windlass_database_writable{{{SERVER}}}": STEADY,
     f'windlass_engine_up{{{SERVER},place="local",engine="docker"}}': STEADY,
     f"windlass_gateway_up{{{SERVER}}}": STEADY,
     f"windlass_place_lost{{{SERVER}}}": OFF,
@@ -76,6 +77,7 @@ HEALTHY: Mapping[str, str] = {
     f'{ENDS}{{{SERVER},place="east"}}': f"{AT + 90 * DAY}+0x200",
     f'{DOMAIN_ENDS}{{{SERVER},origin="uploaded"}}': f"{AT + 90 * DAY}+0x200",
     f'{DOMAIN_ENDS}{{{SERVER},origin="acme"}}': f"{AT + 2 * DAY}+0x200",
+    f"windlass_domain_certificates_overdue{{{SERVER}}}": OFF,
     f"windlass_audit_faults{{{SERVER}}}": OFF,
 }
 BROKEN: Mapping[str, Mapping[str, str]] = {
@@ -108,6 +110,7 @@ BROKEN: Mapping[str, Mapping[str, str]] = {
     "WindlassUploadedCertificateEnds": {
         f'{DOMAIN_ENDS}{{{SERVER},origin="uploaded"}}': f"{AT + 9 * DAY}+0x200"
     },
+    "WindlassRenewalsFail": {f"windlass_domain_certificates_overdue{{{SERVER}}}": STEADY},
     "WindlassAuditBroken": {f"windlass_audit_faults{{{SERVER}}}": STEADY},
 }
 
@@ -143,6 +146,8 @@ def test_each_alert_fires_in_its_state_and_no_other_does(tmp_path: Path):
     broken = [({**HEALTHY, **BROKEN[alert]}, [alert]) for alert in ALERTS]
     no_files = {f"windlass_disk_free_files{{{SERVER}}}": "4+0x200"}
     broken.append(({**HEALTHY, **no_files}, ["WindlassDiskFull"]))
+    read_only = {f"windlass_database_writable{{{SERVER}}}": OFF}
+    broken.append(({**HEALTHY, **read_only}, ["WindlassDatabaseDown"]))
     code, answer = states(*broken, folder=tmp_path)
     assert code == 0, answer
 

@@ -240,6 +240,7 @@ def sample(metrics: Iterable[Metric], name: str, *labels: str) -> object:
 class AwayStore:
     def __init__(self) -> None:
         self.connections: Mapping[str, int] = {}
+        self.stores_changes = False
 
     async def figures(self, now: int) -> list[Figure]:
         raise Unavailable("The database cannot be reached.")
@@ -250,9 +251,11 @@ async def test_metrics_from_outside_the_database_are_served_during_a_database_ou
     source = InstallationMetrics(replace(world.installation.ctx, store=store))
     metrics = await source.all()
     assert sample(metrics, "database_up") == 0
+    assert sample(metrics, "database_writable") == 0
     assert sample(metrics, "engine_up", "local", "fake") == 1
     assert "queue_due" not in {metric.name for metric in metrics}
     assert await measured(world, "database_up") == 1
+    assert await measured(world, "database_writable") == 1
 
 
 async def test_simultaneous_scrapes_share_one_measurement():

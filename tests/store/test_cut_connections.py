@@ -6,6 +6,7 @@ import asyncio
 import random
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from tests.postgres import TENDER
@@ -63,6 +64,32 @@ async def test_a_connection_cut_during_the_commit_is_reported_as_uncertain(
         assert "nothing was changed" not in refusal.value.message
         await served.sql("DROP TRIGGER cut ON event")
         await store.write(adds("again"))
+
+
+SET_READ_ONLY = """
+DO $$ BEGIN EXECUTE format('ALTER DATABASE %I {}', current_database()); END $$"""
+
+
+async def test_a_database_that_becomes_read_only_is_reported_until_it_stores_changes_again(served: Place):
+    async with served.opened() as store:
+        await store.write(adds("before"))
+        assert (await store.problem(), store.stores_changes) == ("", True)
+        await served.sql(SET_READ_ONLY.format("SET default_transaction_read_only = on"))
+        try:
+            await served.sql(CUT_WRITERS)
+            with pytest.raises(Unavailable, match=r"read-only now.*; nothing was changed"):
+                await store.write(adds("refused"))
+            assert "read-only" in await store.problem()
+            assert not store.stores_changes
+            assert await names(store) == ["before"]
+        finally:
+            may_write = {"default_transaction_read_only": "off"}
+            connection = await asyncpg.connect(served.url, server_settings=may_write)
+            await connection.execute(SET_READ_ONLY.format("RESET default_transaction_read_only"))
+            await connection.close()
+        await served.sql(CUT_WRITERS)
+        await store.write(adds("after"))
+        assert (await store.problem(), store.stores_changes) == ("", True)
 
 
 async def test_cutting_connections_at_any_moment_loses_no_acknowledged_change(served: Place):

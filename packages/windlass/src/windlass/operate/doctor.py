@@ -29,11 +29,12 @@ from windlass.control.records.sealing_keys import read_keys
 from windlass.engines.findings import TIMEOUT, Finding, fail, ok, warn
 from windlass.install.database import file_of, reading_snapshot
 from windlass.install.key import WrongKey, check_keys, key_file, load_encryption
-from windlass.install.ownership import examine, inventory, refusal
+from windlass.install.ownership import DatabaseMismatch, examine, inventory, refusal, refuse_copy
 from windlass.install.server_id import existing_owner_id
 from windlass.operate.backup import log_folder
 from windlass.operate.clusters import clusters
 from windlass.operate.disk import disk
+from windlass.operate.domain_certificates import examine_certificates
 from windlass.operate.explain import OperatorError, explain_errors
 from windlass.operate.first_steps import way_to_write
 from windlass.operate.keys import examine_keys
@@ -179,6 +180,8 @@ async def _database(settings: Settings) -> AsyncIterator[Finding]:
                         yield finding
                     for finding in await _neighbours(settings, moment):
                         yield finding
+                    for finding in await _certificates(settings, moment):
+                        yield finding
                     yield _clock(await moment.last_change())
                     return
     except CommandRefused as error:
@@ -215,13 +218,24 @@ async def _neighbours(settings: Settings, snapshot: Snapshot) -> Sequence[Findin
         return ()  # the check of the engine reports it
 
 
+async def _certificates(settings: Settings, snapshot: Snapshot) -> Sequence[Finding]:
+    """Checks that certificates of domains are renewed, if this installation serves HTTPS."""
+    if not settings.https_port or find_missing(migrations(), await snapshot.applied()):
+        return ()
+    return [await examine_certificates(snapshot.reads, await snapshot.now())]
+
+
 async def _installation(settings: Settings) -> AsyncIterator[Finding]:
     """Checks that the data directory, the engine and the database belong together."""
     try:
+        await in_thread(refuse_copy, settings)
         with explain_errors():
             report = await examine(settings)
     except BadSetting as error:
         yield fail("Installation", str(error), "a start is refused until then")
+        return
+    except DatabaseMismatch as error:
+        yield fail("Installation", f"{settings.data_dir} is a copy: a start is refused", str(error))
         return
     except OperatorError:
         return  # the check of the database reports it

@@ -83,6 +83,11 @@ class GroupCommit:
         self._closed = False
         self._loop = asyncio.get_running_loop()
 
+    @property
+    def stores_changes(self) -> bool:
+        """Returns False while changes cannot be committed, as the last group could not."""
+        return not self._outage.lasts
+
     def listen(self, listener: Callable[[str], None], *kinds: str) -> None:
         for kind in kinds or ("",):
             self._listeners[kind].append(listener)

@@ -82,6 +82,12 @@ BEGIN; SET LOCAL lock_timeout = '5s'; {_LOCK}; SELECT 1 / (count(*) = {{}} AND {
 # The statement also fails if this server seals with a key that is not the current one.
 _PRESENT_KEY = "EXISTS (SELECT 1 FROM fact WHERE name = '{}' AND value = '{}'::bytea)"
 _APPLIED = "SELECT count(*) FROM migration"
+_STATE = "SELECT count(*), current_setting('transaction_read_only') = 'on' FROM migration"
+_READ_ONLY: Final = (
+    "Let PostgreSQL accept changes, or name the server that does in WINDLASS_DATABASE_URL: this one is "
+    "read-only now, as a standby is, and changes cannot be stored"
+)
+_DISK_FULL: Final = "Free space on the disk of PostgreSQL: it is full, and changes cannot be stored"
 OUTDATED_ADVICE = (
     "Use a server of the present version: this one is older than the database, and changes nothing any more. "
     "Operators: upgrade or stop it"
@@ -177,6 +183,8 @@ class PostgresStore(GroupCommit):
         self._writer: asyncpg.Connection[Any] | None = None
         self._listen_outage = Outage(_log, "not listening to the database", "listening to the database again")
         self._guard: KeyGuard | None = None
+        self._shortage = ""
+        """The reason why the last group of changes was refused, if the disk of the database is full."""
         self._listener = asyncio.create_task(self._listen())
 
     @classmethod
@@ -199,10 +207,12 @@ class PostgresStore(GroupCommit):
     async def problem(self) -> str:
         try:
             async with asyncio.timeout(LOOK_SECONDS):
-                row = await self.reads.session.one(_APPLIED)
+                row = await self.reads.session.one(_STATE)
         except TimeoutError:
             return "The database does not answer"
-        return "" if row and row[0] == self._migrations else OUTDATED_ADVICE
+        if row is None or row[0] != self._migrations:
+            return OUTDATED_ADVICE
+        return _READ_ONLY if row[1] else self._shortage
 
     def shortage(self, *, ends_something: bool) -> str:
         """Returns an empty string. The disk belongs to the database server, which refuses changes itself."""
@@ -249,7 +259,12 @@ class PostgresStore(GroupCommit):
                 "repeat the request under its Idempotency-Key."
             )
             await connection.execute(_commit_statement(nudges))
-            stored = True
+            stored, self._shortage = True, ""
+        except asyncpg.DiskFullError as error:
+            self._shortage = _DISK_FULL
+            raise Unavailable(f"{_DISK_FULL}; nothing was changed") from error
+        except asyncpg.ReadOnlySQLTransactionError as error:
+            raise Unavailable(f"{_READ_ONLY}; nothing was changed") from error
         except (*CUT_ERRORS, asyncpg.PostgresError) as error:
             raise Unavailable(refusal) from error
         finally:

@@ -45,6 +45,11 @@ class Store(Protocol):
         servers can rotate the key."""
         ...
 
+    @property
+    def stores_changes(self) -> bool:
+        """Returns False while changes cannot be committed, as the last group could not."""
+        ...
+
     async def problem(self) -> str:
         """Returns the reason why changes cannot be stored; empty if they can. Queries the database, within a
         time limit."""

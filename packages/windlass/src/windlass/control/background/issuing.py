@@ -203,6 +203,10 @@ class CertificateOrder:
         life. Whatever it says, not in the first day, and before the last tenth of its life."""
         if not _is_ordered(certificate):
             return certificate.renew
+        if certificate.renew >= certificate.expires:  # no certificate was wanted for a time
+            usual = certificate.since + (certificate.expires - certificate.since) * 2 // 3
+            await self._ctx.store.write(lambda tx: tx.certificates.renew_at(self._id, usual))
+            certificate = replace(certificate, renew=usual)
         try:
             client = await client_of(self._ctx, self._authority)
             info = await client.renewal_info(renewal_id(certificate.chain))

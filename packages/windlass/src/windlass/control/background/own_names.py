@@ -102,6 +102,8 @@ async def _leave(ctx: Context, claim: Claim) -> None:
         for name in names:
             if name not in {row.name for row in kept}:
                 await tx.certificates.forget(name)
+        for row in kept:
+            await tx.certificates.renew_at(row.id, row.expires)  # no renewal is missing
         if kept:
             await tx.work.reschedule(claim, now + HOUR)
         else:

@@ -155,6 +155,11 @@ class InstallationMetrics:
         return [
             *keys,
             gauge("database_up", "1 if the database answered this scrape", int(figures is not None)),
+            gauge(
+                "database_writable",
+                "0 while the database stores no changes, as it is read-only or full",
+                int(store.stores_changes),
+            ),
             gauge("database_response_seconds", "Time that the database took for this scrape", seconds),
             *_pool_metrics(store.connections),
             *(_figure_metrics(figures, now) if figures is not None else ()),
@@ -267,6 +272,12 @@ def _figure_metrics(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
             yield gauge("webhooks_failing", "Webhooks whose receiver takes nothing", figure.count)
         if figure.sort == "sessions":
             yield gauge("browser_sessions", "Browsers that are signed in, at most 10,000", figure.count)
+        if figure.sort == "renewals":
+            yield gauge(
+                "domain_certificates_overdue",
+                "Certificates of domains whose renewal by an authority has been failing for a day",
+                figure.count,
+            )
     ends: list[Sample] = [
         ((figure.state.lower(),), figure.oldest / SECOND)
         for figure in figures

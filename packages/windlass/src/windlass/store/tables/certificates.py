@@ -61,11 +61,30 @@ class OrderRow(Struct, frozen=True, gc=False):
     """When the next order may be placed after a failure."""
 
 
+class EndingCertificate(Struct, frozen=True, gc=False):
+    """A certificate that is not renewed, and needs an operator or its user."""
+
+    name: str
+    expires: int
+    message: str
+    """The last refusal of the authority; empty if there is none."""
+
+
+RENEWAL_GRACE_MILLISECONDS: Final = 24 * 3600 * 1000
+"""How long the renewal of a certificate may be due before it counts as failing."""
+UPLOAD_WARNING_MILLISECONDS: Final = 21 * 24 * 3600 * 1000
+"""How long before its end an uploaded certificate, which nothing renews, is reported."""
 _CERTIFICATE: Final = columns(CertificateRow)
 _ORDER: Final = columns(OrderRow)
 GET: Final = f"SELECT {_CERTIFICATE} FROM certificate WHERE id = $1"
 FINGERPRINTS: Final = "SELECT id, fingerprint FROM certificate"
 VALID_NAMES_OF_SERVICE: Final = "SELECT name FROM certificate WHERE service = $1 AND expires > $2"
+ENDING: Final = """
+SELECT certificate.name, certificate.expires, COALESCE(acme_order.message, '') AS message
+FROM certificate LEFT JOIN acme_order ON acme_order.id = certificate.id
+WHERE certificate.origin = 'ACME' AND certificate.renew < $1
+    OR certificate.origin <> 'ACME' AND certificate.expires < $2
+ORDER BY certificate.expires, certificate.name"""
 SET: Final = f"""
 INSERT INTO certificate ({_CERTIFICATE}) VALUES ({places(len(CertificateRow.__struct_fields__))})
 ON CONFLICT (id) DO UPDATE SET
@@ -100,6 +119,12 @@ class DomainCertificateTable(Table):
     async def live(self, service: str, now: int) -> set[str]:
         """Returns the names of a service that have a certificate which is valid."""
         return {str(name) for (name,) in await self._session.all(VALID_NAMES_OF_SERVICE, service, now)}
+
+    async def ending(self, now: int) -> list[EndingCertificate]:
+        """Returns the certificates whose renewal fails, and uploaded ones that end soon, the first to end
+        first."""
+        limits = now - RENEWAL_GRACE_MILLISECONDS, now + UPLOAD_WARNING_MILLISECONDS
+        return [EndingCertificate(*row) for row in await self._session.all(ENDING, *limits)]
 
     async def order(self, id: str) -> OrderRow | None:
         row = await self._session.one(GET_ORDER, id)

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.store.tables.certificates import RENEWAL_GRACE_MILLISECONDS
 from windlass.store.tables.deployments import OPEN_STATES
 from windlass.store.tables.table import Table
 
@@ -53,13 +54,16 @@ SELECT 'services', state, 0, count(*), 0, COALESCE(sum(instances), 0) FROM (
     FROM status WHERE deployments > 0 LIMIT $2
 ) AS services GROUP BY state
 UNION ALL
-SELECT 'certificates', origin, 0, count(*), min(expires), 0 FROM certificate GROUP BY origin"""
+SELECT 'certificates', origin, 0, count(*), min(expires), 0 FROM certificate GROUP BY origin
+UNION ALL
+SELECT 'renewals', '', 0, count(*), 0, 0 FROM certificate
+WHERE origin = 'ACME' AND renew < $1 - {RENEWAL_GRACE_MILLISECONDS}"""
 
 
 class Figure(Struct, frozen=True, gc=False):
     sort: str
-    """The subject: `due`, `held`, `deployments`, `deliveries`, `receivers`, `sessions`, `services` or
-    `certificates`."""
+    """The subject: `due`, `held`, `deployments`, `deliveries`, `receivers`, `sessions`, `services`,
+    `certificates` or `renewals`."""
     state: str
     """The state of the counted deployments or services, or the origin of the certificates; empty for other
     sorts."""
