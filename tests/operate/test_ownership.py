@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from tests.operate.furnished import UNKNOWN, _of, deployed, furnished, known, started
 from tests.world import make_world
 from windlass.base.errors import Unavailable
+from windlass.base.kernel import current_process, identify
 from windlass.config import Settings
 from windlass.control.background import service_data
 from windlass.control.background.all_places import OtherDatabase
@@ -146,6 +147,33 @@ async def test_a_copied_data_directory_is_refused_because_it_would_control_the_s
     await started(tmp_path / "linked")
     original.rename(tmp_path / "old")
     await started(tmp_path / "copy")
+
+
+async def test_a_copied_data_directory_is_refused_while_the_server_of_its_renamed_original_runs(tmp_path):
+    original = tmp_path / "original"
+    settings = await started(original)
+    copied = replace(settings, data_dir=str(shutil.copytree(original, tmp_path / "copy")))
+    original.rename(tmp_path / "old")
+    with subprocess.Popen(["sleep", "60"]) as server:
+        seen = mark.read(copied)
+        assert seen is not None
+        mark.write(copied, replace(seen, server=identify(server.pid)))
+        for refused in (started(tmp_path / "copy"), backup(copied, tmp_path / "x.zip")):
+            with pytest.raises(DatabaseMismatch, match=f"^stop the server of the process {server.pid} first"):
+                await refused
+        server.kill()
+    await started(tmp_path / "copy")
+
+
+async def test_the_mark_of_a_data_directory_names_its_server_until_it_is_stopped(tmp_path):
+    async with make_world(folder=tmp_path) as world:
+        settings = world.installation.ctx.settings
+        seen = mark.read(settings)
+        assert seen is not None
+        assert seen.server == current_process()
+    seen = mark.read(settings)
+    assert seen is not None
+    assert seen.server is None
 
 
 async def test_backup_and_rotation_refuse_a_database_that_lacks_services_of_the_folder(tmp_path):

@@ -21,6 +21,7 @@ from windlass.base.allocator import release_unused
 from windlass.base.clock import SECOND, Clock, SystemClock
 from windlass.base.commit import commit
 from windlass.base.errors import Unavailable
+from windlass.base.kernel import current_process
 from windlass.base.log import log
 from windlass.base.loops import keep_running
 from windlass.base.subprocesses import in_thread
@@ -367,7 +368,8 @@ class Installation:
         """Records the newest event of the database in the `installation` file of the data directory, if it
         has changed. See `mark`."""
         ctx = self.ctx
-        now = await mark.present(ctx.settings, ctx.installation, ctx.store.reads, self.marked_engine)
+        server = None if self.stopping else current_process()
+        now = await mark.present(ctx.settings, ctx.installation, ctx.store.reads, self.marked_engine, server)
         if now != self._mark:
             await in_thread(mark.write, ctx.settings, now)
             self._mark = now

@@ -14,7 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.atomic_files import write_whole
+from windlass.base.kernel import Process, current_process, is_running
 from windlass.config import BadSetting, Settings
+from windlass.install.server_id import home_of
 from windlass.store import Reads
 
 MARK_FILE: Final = "installation"
@@ -32,6 +34,10 @@ class Mark(Struct, frozen=True, kw_only=True):
     """The engine that ran the services."""
     folder: str = ""
     """The absolute path of the data directory on the machine where it was last used."""
+    home: str = ""
+    """The identity of the data directory, which a copy does not have; see `server_id.home_of`."""
+    server: Process | None = None
+    """The process of the server that uses the data directory; None after it was stopped."""
 
 
 def file_of(settings: Settings) -> Path:
@@ -55,8 +61,11 @@ def write(settings: Settings, mark: Mark) -> None:
     write_whole(file_of(settings), msgspec.json.encode(mark) + b"\n", draft=str(os.getpid()))
 
 
-async def present(settings: Settings, installation: str, reads: Reads, engine: str) -> Mark:
-    """Returns a mark for the current state of the database."""
+async def present(
+    settings: Settings, installation: str, reads: Reads, engine: str, server: Process | None = None
+) -> Mark:
+    """Returns a mark for the current state of the database. `server`: the process that uses the data
+    directory."""
     event, hash = await reads.events.newest()
     return Mark(
         installation=installation,
@@ -65,6 +74,8 @@ async def present(settings: Settings, installation: str, reads: Reads, engine: s
         database=kind_of(settings),
         engine=engine,
         folder=_folder(settings),
+        home=home_of(Path(settings.data_dir)),
+        server=server,
     )
 
 
@@ -89,6 +100,19 @@ def original_of(settings: Settings) -> Path | None:
     except (OSError, msgspec.MsgspecError):
         return None
     return there if other.installation == seen.installation else None
+
+
+def server_of_original(settings: Settings) -> Process | None:
+    """Returns the running server of the data directory from which this one was copied, wherever that is now.
+
+    Returns None for PostgreSQL, as `original_of` does.
+    """
+    seen = read(settings)
+    if seen is None or seen.server is None or settings.database_url:
+        return None
+    if seen.home == home_of(Path(settings.data_dir)) or seen.server == current_process():
+        return None
+    return seen.server if is_running(seen.server) else None
 
 
 def kind_of(settings: Settings) -> str:

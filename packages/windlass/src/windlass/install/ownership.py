@@ -136,8 +136,14 @@ async def check(settings: Settings) -> None:
 
 
 def refuse_copy(settings: Settings) -> None:
-    """Raises DatabaseMismatch if the data directory is a copy and its original still exists. Both would
-    control the same processes and containers."""
+    """Raises DatabaseMismatch if the data directory is a copy and its original still exists, or a server runs
+    with the original under another name. Both would control the same processes and containers."""
+    if server := mark.server_of_original(settings):
+        raise DatabaseMismatch(
+            f"stop the server of the process {server.pid} first, or restore a backup into another folder to "
+            f"have both: {settings.data_dir} is a copy of its data directory, and would control the services "
+            "that run from there"
+        )
     if original := mark.original_of(settings):
         raise DatabaseMismatch(
             f"rename or remove {original} if it is not needed any more, or restore a backup into another "
