@@ -124,8 +124,9 @@ def test_chosen_services_are_stopped_and_all_are_deployed(
     page.get_by_role("button", name="Deploy all").click()
     expect(page.locator("dialog[open] .order li")).to_have_count(3)
     confirm(page, "Deploy all")
+    expect(page.locator(".pipeline > li > ul > li")).to_have_count(3)
     wait_for(lambda: set(town.states(server).values()), {"RUNNING"})
-    expect(page.locator("tbody tr", has_text="running")).to_have_count(3)
+    expect(page.locator(".service-line")).to_contain_text("succeeded")
 
 
 def test_the_audit_is_filtered_and_a_filter_is_a_link(server: Server, new_page: NewPage, town: Town) -> None:

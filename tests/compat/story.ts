@@ -12,13 +12,16 @@ import {
   CloudProviderApi,
   ClustersApi,
   ContainerActionsApi,
+  ContainerDeploymentHistoryApi,
   ContainerMainCallsApi,
   ContainersApi,
   DatabaseActionsApi,
+  DatabaseDeploymentHistoryApi,
   DatabaseMainCallsApi,
   DatabasesApi,
   DeploymentStageMainCallsApi,
   EnvironmentActionsApi,
+  EnvironmentDeploymentHistoryApi,
   EnvironmentMainCallsApi,
   EnvironmentSecretApi,
   EnvironmentVariableApi,
@@ -64,6 +67,7 @@ export async function story(api: Api, organizationId: string): Promise<void> {
   await stages(api, environment, services);
   await variablesAt(api, project, environment, services.application);
   await deployments(api, environment, services);
+  await histories(api, environment, services);
   await restrictions(api, services.application);
   await webhooksAndTokens(api, organizationId);
   await deletions(api, project, environment, services);
@@ -289,6 +293,16 @@ async function deployments(api: Api, environment: string, services: Services): P
   await settled(() => calls.getEnvironmentStatus(environment));
   await actions.redeployEnvironment(environment);
   await settled(() => calls.getEnvironmentStatus(environment));
+}
+
+async function histories(api: Api, environment: string, services: Services): Promise<void> {
+  const { data: past } = await api(EnvironmentDeploymentHistoryApi).listEnvironmentDeploymentHistoryV2(environment, 100);
+  expect((past.results ?? []).some((entry) => entry.stages.length > 0), "deployments have stages");
+  await api(EnvironmentDeploymentHistoryApi).listEnvironmentDeploymentHistory(environment);
+  await api(ContainerDeploymentHistoryApi).listContainerDeploymentHistory(services.container);
+  await api(DatabaseDeploymentHistoryApi).listDatabaseDeploymentHistory(services.database);
+  const { data: statuses } = await api(EnvironmentMainCallsApi).getEnvironmentStatusesWithStages(environment);
+  expect((statuses.stages ?? []).length === 3, "statuses are listed by stage");
 }
 
 async function stages(api: Api, environment: string, services: Services): Promise<void> {

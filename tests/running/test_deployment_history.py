@@ -77,7 +77,7 @@ async def test_history_by_stage_shows_the_action_and_version_of_each_service(wor
     environment, _, container = shop
     alone, both = (await world.get(f"/environment/{environment}/deploymentHistoryV2"))["results"]
     [stage] = both["stages"]
-    assert (stage["name"], stage["status"], len(stage["services"])) == ("DEFAULT", "DONE", 2)
+    assert (stage["name"], stage["status"], len(stage["services"])) == ("default-applications", "DONE", 2)
     assert (both["trigger_action"], both["action_status"]) == ("DEPLOY", "SUCCESS")
     assert both["identifier"]["environment_id"] == environment
     [entry] = alone["stages"][0]["services"]
@@ -128,7 +128,8 @@ async def test_a_deployment_queue_has_details_only_for_jobs(world: World, base: 
     [queued] = (await world.get(f"{base}/environment/{environment}/deploymentQueue"))["results"]
     details = {
         service["identifier"]["service_id"]: service.get("details")
-        for service in queued["stages"][0]["services"]
+        for stage in queued["stages"]
+        for service in stage["services"]
     }
     assert details[app] is None
     assert details[job_id]["job_type"] == "LIFECYCLE"
@@ -154,23 +155,12 @@ async def test_the_next_page_of_a_service_history_begins_after_the_given_entry(w
     assert (elsewhere.status, elsewhere.message.partition(":")[0]) == (400, "startId")
 
 
-async def test_statuses_with_stages_have_one_default_stage(world: World, shop):
-    environment, app, _ = shop
-    answer = await world.get(f"/environment/{environment}/statusesWithStages")
-    [stage] = answer["stages"]
-    assert (stage["stage"]["name"], stage["stage"]["status"]) == ("DEFAULT", "DONE")
-    assert ([one["id"] for one in stage["applications"]], stage["helms"]) == ([app], [])
-    statuses = await world.get(f"/environment/{environment}/statuses")
-    assert answer["environment"] == statuses["environment"]
-    assert stage["containers"] == statuses["containers"]
-
-
 async def test_an_environment_without_deployments_has_an_empty_history(world: World):
     environment = await world.environment()
     for name in ("deploymentHistory", "deploymentHistoryV2", "deploymentQueue"):
         assert (await world.get(f"/environment/{environment}/{name}"))["results"] == []
     stages = (await world.get(f"/environment/{environment}/statusesWithStages"))["stages"]
-    assert stages[0]["stage"]["status"] == "SKIPPED"
+    assert [stage["stage"]["status"] for stage in stages] == ["SKIPPED"] * 3
 
 
 async def test_the_next_page_of_a_history_reads_no_newer_entries(world: World, shop):

@@ -58,7 +58,7 @@ async def test_each_entry_names_the_step_and_the_service(world: World, shop):
     steps = [details["stage"]["step"] for details in web]
     assert list(dict.fromkeys(steps)) == ["QUEUED", "BUILDING", "DEPLOYING"]
     assert web[0]["transmitter"] == {"id": app, "name": "web", "type": "APPLICATION"}
-    assert web[0]["stage"]["name"] == "DEFAULT"
+    assert web[0]["stage"]["name"] == "default-applications"
     assert web[0]["organization_id"] == world.org
     shown = await world.get(f"/environment/{environment}")
     assert web[0]["cluster_id"] == shown["cluster_id"]

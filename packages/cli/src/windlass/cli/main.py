@@ -26,6 +26,8 @@ _EVERYDAY_COMMANDS = {
     "detect": "detect.detect",
     "up": "up.up",
     "ps": "services.ps",
+    "status": "environment_deployments.status",
+    "history": "environment_deployments.history",
     "logs": "services.logs",
     "open": "services.open_command",
     "console": "services.console",

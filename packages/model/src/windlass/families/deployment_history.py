@@ -1,4 +1,7 @@
-"""Past and waiting deployments of a service or of a whole environment, as existing clients list them."""
+"""Past and waiting deployments of a service or of a whole environment, as existing clients list them.
+
+A deployment of an environment is what one request has started: stages in their order, each with its services.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from windlass.core.declare.actions import get
 from windlass.core.declare.fields import Id, Maybe, Timestamp, absent, example
 from windlass.core.declare.registry import Actions, AnyOf
 from windlass.core.declare.resource import Family, ServiceLists, Shown, Spec
-from windlass.core.declare.traits import Commit, Status, StatusDetails, has_deployments
-from windlass.families.environment import EnvironmentStatus, environment
+from windlass.core.declare.traits import DeployedVersion, Status, StatusDetails, has_deployments
+from windlass.families.environment import EnvironmentStatus, StageSteps, environment
 
 service = AnyOf("service", has_deployments, "service")
 
@@ -25,15 +28,15 @@ class HistoryQuery(Spec):
     pageSize: Annotated[int, Meta(ge=1, le=100, description="Most entries of the answer")] = 20
 
 
-class DeployedVersion(Shown):
-    """The deployed version. The kind of the service determines which fields are present."""
+class StagesHistoryQuery(HistoryQuery):
+    """Selects a part of the history of an environment, or one deployment."""
 
-    commit: Maybe[Commit] = absent
-    image_name: Maybe[str] = absent
-    tag: Maybe[str] = absent
-    arguments: Maybe[list[str]] = absent
-    entrypoint: Maybe[str] = absent
-    job_type: Maybe[str] = absent
+    executionId: Maybe[
+        Annotated[
+            Id,
+            Meta(description="Only the deployment with this `execution_id`, or with one of a service in it"),
+        ]
+    ] = absent
 
 
 class ServiceInHistory(DeployedVersion):
@@ -49,7 +52,9 @@ class ServiceInHistory(DeployedVersion):
 class EnvironmentHistoryEntry(Shown):
     """The deployments that one request has started in an environment."""
 
-    id: Annotated[Id, Meta(description="The id of the first of its deployments")]
+    id: Annotated[
+        Id, Meta(description="The id of the first of its deployments: the `deployment_request_id` of answers")
+    ]
     created_at: Timestamp
     updated_at: Timestamp
     status: Annotated[str, Meta(description="Combined state of its services"), example("DEPLOYED")]
@@ -74,7 +79,15 @@ class DeployedService(Shown):
     execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")]
 
 
-_Duration = Annotated[str, Meta(description="Seconds, in the form of ISO 8601"), example("PT12S")]
+_DURATION: Final = "in the form of ISO 8601; so far, if it is not finished"
+_StageStatus = Annotated[
+    str,
+    Meta(
+        description="QUEUED, ONGOING, DONE, ERROR, CANCELED, or SKIPPED if it did not begin because an "
+        "earlier stage failed"
+    ),
+    example("DONE"),
+]
 
 
 class ServiceHistoryEntry(Shown):
@@ -86,15 +99,27 @@ class ServiceHistoryEntry(Shown):
     details: DeployedVersion
     status_details: StatusDetails
     icon_uri: Annotated[str, example("app://windlass/application")]
-    total_duration: _Duration
+    total_duration: Annotated[
+        str,
+        Meta(description=f"Seconds from its beginning to its end, without waiting, {_DURATION}"),
+        example("PT12S"),
+    ]
+    message: Annotated[str, Meta(description="Why it ended as it did, or why it waits, if known")] = ""
+    number: Annotated[int, Meta(description="Counts the deployments of the service, from 1"), example(12)] = 0
+    stage_status: _StageStatus = "DONE"
 
 
 class HistoryStage(Shown):
-    """Services that were deployed together."""
+    """A stage of a deployment, as it was at that time."""
 
-    name: Annotated[str, example("DEFAULT")]
-    status: Annotated[str, Meta(description="QUEUED, ONGOING, DONE, ERROR or CANCELED"), example("DONE")]
-    duration: _Duration
+    name: Annotated[str, example("default-applications")]
+    deployment_order: Annotated[int, Meta(description="Its place among all stages, from 1"), example(3)] = 1
+    status: _StageStatus
+    duration: Annotated[
+        str,
+        Meta(description=f"Seconds from the first beginning to the last end in it, {_DURATION}"),
+        example("PT12S"),
+    ]
     services: list[ServiceHistoryEntry]
 
 
@@ -117,8 +142,10 @@ class EnvironmentStagesEntry(Shown):
         ),
         example("DEPLOY"),
     ]
-    total_duration: _Duration
-    stages: list[HistoryStage]
+    total_duration: Annotated[
+        str, Meta(description=f"Seconds from the request to the last end, {_DURATION}"), example("PT12S")
+    ]
+    stages: Annotated[list[HistoryStage], Meta(description="In their order at that time, without empty ones")]
     action_status: Annotated[
         str, Meta(description="QUEUED, ONGOING, SUCCESS, ERROR, CANCELING or CANCELED"), example("SUCCESS")
     ]
@@ -149,7 +176,7 @@ class QueuedInEnvironment(Shown):
 
 class QueuedStageService(Shown):
     identifier: DeployedService
-    status: Annotated[str, Meta(description="QUEUED, ONGOING or CANCELED"), example("QUEUED")]
+    status: Annotated[str, Meta(description="QUEUED or ONGOING"), example("QUEUED")]
     icon_uri: Annotated[str, example("app://windlass/application")]
     details: Annotated[Maybe[DeployedVersion], Meta(description="Version and type; jobs alone have it")] = (
         absent
@@ -157,8 +184,8 @@ class QueuedStageService(Shown):
 
 
 class QueuedStage(Shown):
-    name: Annotated[str, example("DEFAULT")]
-    status: Annotated[str, Meta(description="QUEUED, ONGOING or CANCELED"), example("QUEUED")]
+    name: Annotated[str, example("default-applications")]
+    status: Annotated[str, Meta(description="QUEUED or ONGOING"), example("QUEUED")]
     services: list[QueuedStageService]
 
 
@@ -175,9 +202,20 @@ class StageShown(Shown):
     """A stage of an environment."""
 
     id: Id
-    name: Annotated[str, example("DEFAULT")]
-    description: Annotated[str, example("All services of the environment")] = ""
-    status: Annotated[str, Meta(description="QUEUED, ONGOING, DONE, ERROR or CANCELED"), example("DONE")]
+    name: Annotated[str, example("default-applications")]
+    description: Annotated[str, example("New applications and containers are placed here")] = ""
+    deployment_order: Annotated[int, Meta(description="Its place among the stages, from 1"), example(3)] = 1
+    status: Annotated[
+        str,
+        Meta(
+            description="QUEUED, ONGOING, DONE, ERROR, CANCELED, or SKIPPED if none of its services was ever "
+            "deployed"
+        ),
+        example("DONE"),
+    ]
+    steps: Annotated[
+        Maybe[StageSteps], Meta(description="Only if the last deployment of the environment had this stage")
+    ] = absent
 
 
 class StageStatuses(Shown):
@@ -211,7 +249,10 @@ _GROUPS: Final = (
     "Newest first. Deployments that one request has started together are one entry. Those of services that "
     "were deleted are not kept."
 )
-_STAGE: Final = "All services are in one stage, DEFAULT, in which databases are deployed before the others."
+_BY_STAGE: Final = (
+    "Stages are shown with the name and the order that they had at that time; services with their present "
+    "name."
+)
 
 of_environments = Actions(
     environment,
@@ -221,7 +262,8 @@ of_environments = Actions(
             "statusesWithStages",
             EnvironmentStageStatuses,
             "Read the status of each service, by stage",
-            _STAGE,
+            "The present deployment stages, in their order, with the time that each took in the last "
+            "deployment of the environment.",
             id="getEnvironmentStatusesWithStages",
         ),
         get(
@@ -237,16 +279,16 @@ of_environments = Actions(
             "deploymentHistoryV2",
             list[EnvironmentStagesEntry],
             "List past deployments, by stage",
-            f"{_GROUPS} {_STAGE}",
+            f"{_GROUPS} {_BY_STAGE}",
             id="listEnvironmentDeploymentHistoryV2",
-            query=HistoryQuery,
+            query=StagesHistoryQuery,
             paged=False,
         ),
         get(
             "deploymentQueue",
             list[QueuedEnvironment],
             "List deployments that wait or are under way",
-            _STAGE,
+            "One entry for each request, the oldest first, with the services that are left of it.",
             id="listEnvironmentDeploymentQueue",
             paged=False,
         ),

@@ -67,13 +67,13 @@ class LogTransmitter(Shown):
 
 
 class LogStage(Shown):
-    """The stage of the environment, and the step of the deployment in it."""
+    """The deployment stage of the service at that time, and the step of the deployment."""
 
     step: Annotated[
         str, Meta(description="State during the step, such as QUEUED or BUILDING"), example("BUILDING")
     ]
-    id: Id
-    name: Annotated[str, example("DEFAULT")]
+    id: Annotated[Id | None, Meta(description="Null for deployments of earlier versions")]
+    name: Annotated[str, example("default-applications")]
 
 
 class LogDetails(Shown):

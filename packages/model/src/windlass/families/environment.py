@@ -84,6 +84,31 @@ class EnvironmentShown(Shown):
     ] = absent
 
 
+class StageStep(Shown):
+    """The time of a part of a deployment stage."""
+
+    stage_id: Id
+    step_name: Annotated[
+        str,
+        Meta(description="QUEUEING: from the request to the beginning of the stage; TOTAL: with the rest"),
+        example("TOTAL"),
+    ]
+    status: Annotated[
+        Maybe[str], Meta(description="SUCCESS, ERROR, CANCEL or SKIP, once it has ended"), example("SUCCESS")
+    ] = absent
+    duration_sec: Annotated[int, example(12)]
+
+
+class StageSteps(Shown):
+    """The times of a deployment stage in the last deployment of its environment."""
+
+    stage_id: Id
+    total_duration_sec: Annotated[
+        int | None, Meta(description="From the first beginning to the last end in it"), example(12)
+    ] = None
+    details: list[StageStep] = []
+
+
 class EnvironmentStatus(Shown):
     """The status of an environment, computed from its services."""
 
@@ -96,9 +121,15 @@ class EnvironmentStatus(Shown):
     last_deployment_date: Timestamp | None = None
     last_deployment_id: Annotated[str | None, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = None
     deployment_request_id: Id | None = None
-    total_deployment_duration_in_seconds: int | None = None
-    origin: str = "API"
-    triggered_by: Annotated[str | None, example("Ada Lovelace")] = None
+    total_deployment_duration_in_seconds: Annotated[
+        int | None,
+        Meta(description="Of the last deployment of the whole environment, from the request to its end"),
+    ] = None
+    origin: Annotated[str, Meta(description="Where that was asked for")] = "API"
+    triggered_by: Annotated[str | None, Meta(description="Who asked for it"), example("Ada Lovelace")] = None
+    metrics: Annotated[
+        Maybe[list[StageSteps]], Meta(description="The times of its stages, in `statusesWithStages`")
+    ] = absent
     deployment_status: Annotated[
         str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE"), example("UP_TO_DATE")
     ]

@@ -164,15 +164,59 @@ class Link(Shown):
     ] = ""
 
 
-class HistoryEntry(Shown):
+class CommandInHistory(Shown):
+    """A command of a job."""
+
+    arguments: Annotated[list[str], example(["flask", "db", "upgrade"])]
+    entrypoint: str = ""
+
+
+class TimetableInHistory(CommandInHistory):
+    """The command of a job, and its timetable."""
+
+    scheduled_at: Annotated[str, example("30 3 * * *")]
+    timezone: Annotated[str, example("Europe/Berlin")]
+
+
+class ScheduleInHistory(Shown):
+    """When a job runs, by its present settings."""
+
+    event: Annotated[
+        str, Meta(description="ON_START, ON_STOP, ON_DELETE or CRON: the run of the deployment")
+    ] = "ON_START"
+    schedule_at: Annotated[str | None, Meta(description="Its timetable, in the form of cron")] = None
+    on_start: Maybe[CommandInHistory] = absent
+    on_stop: Maybe[CommandInHistory] = absent
+    on_delete: Maybe[CommandInHistory] = absent
+    cron_job: Maybe[TimetableInHistory] = absent
+    lifecycle_type: str = "GENERIC"
+
+
+class DeployedVersion(Shown):
+    """The deployed version. The kind of the service determines which fields are present."""
+
+    commit: Maybe[Commit | None] = absent
+    image_name: Maybe[str] = absent
+    tag: Maybe[str] = absent
+    arguments: Maybe[list[str]] = absent
+    entrypoint: Maybe[str] = absent
+    schedule: Maybe[ScheduleInHistory] = absent
+    job_type: Maybe[str] = absent
+    build_pod_name: Annotated[Maybe[str | None], Meta(description="Without meaning in Windlass")] = absent
+
+
+class HistoryEntry(DeployedVersion):
     """A past deployment, as existing clients list it."""
 
     id: Id
     created_at: Timestamp
     updated_at: Timestamp
     name: Annotated[str, example("web")]
-    status: Annotated[str, Meta(description="SUCCESS or FAILED"), example("SUCCESS")]
-    commit: Commit | None = None
+    status: Annotated[
+        str,
+        Meta(description="Of an application SUCCESS or FAILED, of others the state after the deployment"),
+        example("SUCCESS"),
+    ]
 
 
 _ID_OR_VERSION: Final = rf"^({ids.PATTERN[1:-2]}|v[1-9][0-9]{{0,8}})\Z"

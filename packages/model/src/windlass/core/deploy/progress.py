@@ -73,6 +73,18 @@ class ChosenVersion(Struct, frozen=True, kw_only=True):
     """The push that requests the deployment."""
 
 
+class StageRecord(Struct, frozen=True):
+    """The deployment stage of a service at the time of a deployment. A later change of the stage does not
+    change it."""
+
+    id: str
+    """The id of the stage; empty if it was not recorded, because an earlier version accepted the
+    deployment."""
+    name: str
+    place: int
+    """The place in the order of the environment's stages, from 1."""
+
+
 class RunReport(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The run of a workload that runs to completion: its start and its result."""
 
@@ -124,6 +136,12 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The push that requested the deployment."""
     request: str = ""
     """The id of the request, which may have created deployments of other services, too."""
+    group: str = ""
+    """The id of the first deployment of the same request; empty if this is the first one."""
+    stage: StageRecord | None = None
+    """The deployment stage of the service when the deployment was requested."""
+    is_skipped: bool = False
+    """Whether the deployment never began, because one of an earlier stage failed."""
     run: RunReport | None = None
     """The run of a deployment that runs to completion."""
     release: RunReport | None = None

@@ -65,6 +65,8 @@ class Call(Struct, frozen=True, kw_only=True):
     last_event: str | None = None
     """The id of the last event that a streaming client has received."""
     find_trace: FindTrace | None = None
+    group: str = ""
+    """The id of the first deployment that the request has started; empty before there is one."""
     prepared: dict[str, object] = msgspec.field(default_factory=dict)
     """Fields of the document that the preparation computed, such as whether a registry is reachable."""
 

@@ -14,7 +14,14 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import RECONCILE, finish, name_of, particulars, status_of
+from windlass.control.records.deployments import (
+    RECONCILE,
+    finish,
+    move,
+    name_of,
+    particulars,
+    status_of,
+)
 from windlass.control.records.runs import plan_of
 from windlass.control.request.stage_placement import place_of
 from windlass.core.declare.registry import runs_once
@@ -139,6 +146,9 @@ async def _fail(tx: Tx, dependent: DeploymentRow, reason: str) -> None:
     service, deployment = await tx.resources.get(dependent.service), await tx.deployments.get(dependent.id)
     if service is None or deployment is None:
         return
+    details = particulars(deployment)
+    details.is_skipped = True
+    deployment = await move(tx, deployment, Progress(deployment.status), details)
     await finish(tx, service, deployment, Progress.FAILED, reason)
     status = await status_of(tx, service)
     if status.deployment == deployment.id:

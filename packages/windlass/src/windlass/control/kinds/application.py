@@ -44,6 +44,7 @@ from windlass.store import Row, Tx
 class ApplicationKind(ProgramKind[Application]):
     family = application
     host_word = "app"
+    has_short_results = True
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Application]) -> None:
         settle_ports(draft.spec, None, is_full=draft.is_full)
@@ -69,6 +70,9 @@ class ApplicationKind(ProgramKind[Application]):
         if new := change.spec.git_repository:
             shown = change.row.read(ApplicationShown).git_repository
             change.extras["git_repository"] = with_deployed_commit(new, shown)
+
+    def shown_version(self, service: Row, details: Particulars) -> Document:
+        return {"commit": details.commit, "build_pod_name": ""}
 
     def asked_version(self, body: Spec | None) -> ChosenVersion:
         if not isinstance(body, DeployRequest | ChosenApplication):

@@ -35,7 +35,7 @@ from windlass.control.workloads.images import (
     shown_registry,
 )
 from windlass.core.declare.document import Document
-from windlass.core.declare.job_schedules import CronSchedule, JobEvent
+from windlass.core.declare.job_schedules import CronSchedule, JobEvent, JobSchedule
 from windlass.core.declare.resource import clash
 from windlass.core.declare.shapes import GitRepositoryRequest
 from windlass.core.declare.spec import Spec
@@ -220,8 +220,14 @@ class JobKind(ServiceKind[Job]):
     def shown_version(self, service: Row, details: Particulars) -> Document:
         spec = service.read(Job)
         image = spec.source.image
-        shown = {"image_name": image.image_name, "tag": details.image_tag or image.tag} if image else {}
-        return {**super().shown_version(service, details), **shown, "job_type": _type_of(spec)}
+        return {
+            "commit": details.commit,
+            "image_name": image.image_name if image else "",
+            "tag": (details.image_tag or image.tag or "") if image else "",
+            "schedule": _shown_schedule(spec.schedule, details.event),
+            "job_type": _type_of(spec),
+            "build_pod_name": None,
+        }
 
     # Variables for other services of the environment
 
@@ -264,6 +270,29 @@ def _branch_choice(spec: Job) -> BranchChoice:
 
 def _repository(spec: Job) -> GitRepositoryRequest | None:
     return (spec.source.docker and spec.source.docker.git_repository) or None
+
+
+def _shown_schedule(schedule: JobSchedule, event: str) -> Document:
+    """Returns a schedule for histories, in the forms of both versions."""
+    cron = schedule.cronjob
+    commands = {"on_start": schedule.on_start, "on_stop": schedule.on_stop, "on_delete": schedule.on_delete}
+    shown: Document = {
+        "event": RunEvent.CRON if cron else event or RunEvent.ON_START,
+        "schedule_at": cron.scheduled_at if cron else None,
+        "lifecycle_type": schedule.lifecycle_type or "GENERIC",
+        **{name: _shown_command(command) for name, command in commands.items() if command},
+    }
+    if cron:
+        shown["cron_job"] = {
+            **_shown_command(cron),
+            "scheduled_at": cron.scheduled_at,
+            "timezone": cron.timezone,
+        }
+    return shown
+
+
+def _shown_command(command: JobEvent | CronSchedule) -> Document:
+    return {"arguments": command.arguments, "entrypoint": command.entrypoint or ""}
 
 
 def _type_of(spec: Job) -> str:

@@ -145,6 +145,8 @@ class ServiceKind(Generic[S]):
     is_counted: ClassVar[bool] = False
     """Indicates whether the creation, deletion or renaming of a service makes services that use its variables
     out of date."""
+    has_short_results: ClassVar[bool] = False
+    """Indicates whether existing clients read only SUCCESS or FAILED in a history, instead of a state."""
     run_api: ClassVar[RunApi | None] = None
     """The API for requests of its runs to this server; None if its runs send none."""
     more_time: ClassVar[str] = "ask the operator to raise the setting run_seconds"

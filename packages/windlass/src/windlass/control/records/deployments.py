@@ -25,7 +25,14 @@ from windlass.control.records.served_names import host_names
 from windlass.control.records.stored_clusters import place_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.plan import superseded_positions
-from windlass.core.deploy.progress import DEPLOYMENT_EVENTS, ChosenVersion, Initiator, Particulars, RunReport
+from windlass.core.deploy.progress import (
+    DEPLOYMENT_EVENTS,
+    ChosenVersion,
+    Initiator,
+    Particulars,
+    RunReport,
+    StageRecord,
+)
 from windlass.core.deploy.states import (
     ACTIONS_WITH_BUILD,
     ACTIONS_WITH_RELEASE,
@@ -69,7 +76,8 @@ async def accept(
     is_one_off = bool(version.command)
     replaced = [] if is_one_off else [row for row in waiting if not particulars(row).command]
     is_under_way = await _end_replaced(tx, service, status, replaced, _replaced_by(service, number))
-    details = _new_details(service, call, version)
+    stage = await tx.deployment_stages.record_of(service.id)
+    details = _new_details(service, call, version, stage)
     deployment = DeploymentRow(
         ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,
         encode(details), do,
@@ -95,7 +103,7 @@ async def accept(
     return deployment, status
 
 
-def _new_details(service: Row, call: Call, version: ChosenVersion) -> Particulars:
+def _new_details(service: Row, call: Call, version: ChosenVersion, stage: StageRecord | None) -> Particulars:
     return Particulars(
         family=service.family,
         actor=Initiator(call.actor.id, call.actor.name),
@@ -112,6 +120,8 @@ def _new_details(service: Row, call: Call, version: ChosenVersion) -> Particular
         event=version.event,
         pushed=version.pushed,
         request=call.origin.request_id,
+        group=call.group,
+        stage=stage,
     )
 
 

@@ -97,6 +97,11 @@ async def was_begun(tx: Tx, service: Row) -> bool:
     return status.state != State.READY or bool(await tx.deployments.open(service.id))
 
 
+def with_group(call: Call, deployment: DeploymentRow) -> Call:
+    """Returns the call for the next deployment of the same request, which belongs to the first one."""
+    return replace(call, group=call.group or deployment.id)
+
+
 def action_name(call: Call) -> str:
     """Returns the name of a call's action: `deploy` for `application.deploy` and for
     `environment.service/deploy`."""

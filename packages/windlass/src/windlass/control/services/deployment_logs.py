@@ -18,11 +18,12 @@ from windlass.control.records.deployments import name_of
 from windlass.control.records.reachability import check_log_here
 from windlass.control.request.paths import target
 from windlass.control.services.deployment_groups import (
-    STAGE_NAME,
     Group,
     PastDeployment,
     group_of,
     groups,
+    id_of,
+    stage_of,
 )
 from windlass.control.services.environments import services_of
 from windlass.core.declare.document import Document
@@ -92,7 +93,7 @@ async def _asked_group(ctx: Context, call: Call, environment: Row) -> Group:
     row = await source.deployments.get(version)
     if row is None or row.service not in {service.id for service in services}:
         raise Invalid("version: must be the id of a deployment of this environment: none has it")
-    return await group_of(ctx, services, row)
+    return await group_of(source, services, row)
 
 
 async def _entries(ctx: Context, call: Call, group: Group) -> Sequence[LogEntry]:
@@ -170,26 +171,26 @@ def _line(ctx: Context, call: Call, group: Group, entry: LogEntry) -> Document:
         "scope": {**typed, "name": name_of(service), "id": service.id},
         "state": logged(entry.state),
         "message": entry.message,
-        "execution_id": group[0].row.id,
+        "execution_id": id_of(group),
     }
 
 
 def _entry(ctx: Context, environment: Row, group: Group, entry: LogEntry) -> Document:
     service, has_failed = entry.past.service, is_failure(entry.state)
-    reason = entry.message.partition(OUTPUT_FOLLOWS)[0]
+    reason, stage = entry.message.partition(OUTPUT_FOLLOWS)[0], stage_of(ctx, entry.past)
     return {
         "type": "error" if has_failed else "info",
         "timestamp": entry.at,
         "details": {
             "organization_id": service.org,
             "cluster_id": environment.read(EnvironmentShown).cluster_id,
-            "execution_id": group[0].row.id,
+            "execution_id": id_of(group),
             "transmitter": {
                 "id": service.id,
                 "name": name_of(service),
                 "type": ctx.registry[service.family].enum_value,
             },
-            "stage": {"step": entry.step, "id": environment.id, "name": STAGE_NAME},
+            "stage": {"step": entry.step, "id": stage.id or None, "name": stage.name},
         },
         "error": {"tag": entry.state, "user_log_message": reason} if has_failed else None,
         "message": {"safe_message": reason, "full_details": entry.message},

@@ -76,7 +76,7 @@ async def _require(reads: Reads, call: Call, concerned: Sequence[Row]) -> None:
 async def _group(ctx: Context, reads: Reads, origin: RequestOrigin) -> Group:
     if origin.named is None:
         return ()
-    return await group_of(ctx, await services_of(ctx, reads, origin.place), origin.named.row)
+    return await group_of(reads, await services_of(ctx, reads, origin.place), origin.named.row)
 
 
 async def _open_of(ctx: Context, reads: Reads, origin: RequestOrigin) -> list[PastDeployment]:

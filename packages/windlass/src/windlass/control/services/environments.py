@@ -15,7 +15,13 @@ from windlass.base.errors import Conflict, Invalid
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.context.places import cluster_of
-from windlass.control.records.deployments import cancel, name_of, refuse_in_deletion, status_of
+from windlass.control.records.deployments import (
+    cancel,
+    name_of,
+    particulars,
+    refuse_in_deletion,
+    status_of,
+)
 from windlass.control.records.links import links_of
 from windlass.control.records.previews import PREVIEW_MODE, PreviewMark
 from windlass.control.records.reachability import status_as_reachable
@@ -26,7 +32,7 @@ from windlass.control.request.deleting import delete_row
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import visible_below
 from windlass.control.request.stage_placement import give_stages
-from windlass.control.services.actions import SERVICE_ACTIONS, Accepted, action_name, was_begun
+from windlass.control.services.actions import SERVICE_ACTIONS, Accepted, action_name, was_begun, with_group
 from windlass.control.services.clusters import give_queue, shown_fields
 from windlass.control.services.project_deployment_rules import apply_rule, rule_for
 from windlass.control.services.services import freshness, whole_status
@@ -124,29 +130,29 @@ async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
         services = [service for service in services if await was_begun(tx, service)]
     elif skipped := await tx.deployment_stages.skipped(environment.id):
         services = [service for service in services if service.id not in skipped]
+    await give_stages(ctx, tx, environment)
     places = await tx.deployment_stages.places(environment.id)
     in_order = sorted(services, key=lambda service: places.get(service.id, 0))
     if _ENVIRONMENT_ACTIONS[name].ends:
         in_order.reverse()
-    accepted = {service.id: await SERVICE_ACTIONS[name](ctx, tx, call, service, None) for service in in_order}
-    # The history shows the deployments of a request in the order of `services_of`, whatever the stages are.
-    first = accepted[services[0].id][0].id if services else environment.id
+    for service in in_order:
+        deployment, _ = await SERVICE_ACTIONS[name](ctx, tx, call, service, None)
+        call = with_group(call, deployment)
+    first = call.group or environment.id
     return await _note_request(ctx, tx, call, environment, _ENVIRONMENT_ACTIONS[name].alone, first)
 
 
 @writes(*(f"environment.service/{name}" for name in _SERVICE_ACTIONS))
 async def act_on_chosen(ctx: Context, tx: Tx, call: Call) -> Reply:
     environment = await target(tx, call)
-    begun = [
-        accepted[0].id
-        for chosen in await _find_chosen(ctx, tx, environment, call.sent(Spec))
-        if (accepted := await _act(ctx, tx, call, chosen))
-    ]
+    for chosen in await _find_chosen(ctx, tx, environment, call.sent(Spec)):
+        if accepted := await _act(ctx, tx, call, chosen):
+            call = with_group(call, accepted[0])
     if call.operation.answer is None:
         return Reply()
     status = await status_of_environment(ctx, tx, call, environment)
-    if begun:  # the environment's status has the id of the last request for the whole environment
-        status |= dict.fromkeys(("deployment_request_id", "execution_id"), begun[0])
+    if call.group:  # the environment's status has the id of the last request for the whole environment
+        status |= dict.fromkeys(("deployment_request_id", "execution_id"), call.group)
     return Reply(encode(status))
 
 
@@ -277,6 +283,15 @@ async def read_links(ctx: Context, call: Call) -> Reply:
     return Reply(results(links))
 
 
+async def _last_request(reads: Reads, deployment: str | None) -> Document:
+    """Returns who started the last deployment of the whole environment, and from where."""
+    row = await reads.deployments.get(deployment) if deployment else None
+    if row is None:
+        return {}
+    details = particulars(row)
+    return {"origin": details.origin, "triggered_by": details.actor.name}
+
+
 async def status_of_environment(ctx: Context, reads: Reads, call: Call, environment: Row) -> Document:
     own = await reads.statuses.get(environment.id)
     statuses = [
@@ -305,6 +320,7 @@ async def status_of_environment(ctx: Context, reads: Reads, call: Call, environm
         "status_details": details_of(state),
         "execution_id": deployment or "",
         "deployment_requests_count": deployments,
+        **await _last_request(reads, deployment),
     }
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from windlass.core.deploy.progress import StageRecord
 from windlass.store.tables.deployments import OPEN_STATES, DeploymentRow
 from windlass.store.tables.table import NEVER, ChangeSession, Table, columns, places
 
@@ -75,6 +76,11 @@ ANY_OF_STAGE: Final = "SELECT service FROM staged_service WHERE stage = $1 LIMIT
 PLACE_OF: Final = """
 SELECT deployment_stage.place FROM staged_service
 JOIN deployment_stage ON deployment_stage.id = staged_service.stage WHERE staged_service.service = $1"""
+RECORD_OF: Final = """
+SELECT deployment_stage.id, resource.name, deployment_stage.place FROM staged_service
+JOIN deployment_stage ON deployment_stage.id = staged_service.stage
+JOIN resource ON resource.id = deployment_stage.id
+WHERE staged_service.service = $1"""
 PLACES: Final = """
 SELECT staged_service.service, deployment_stage.place FROM staged_service
 JOIN deployment_stage ON deployment_stage.id = staged_service.stage WHERE staged_service.environment = $1"""
@@ -132,6 +138,11 @@ class DeploymentStageTable(Table):
         """Returns the place of a service's stage; None if it is in none."""
         row = await self._session.one(PLACE_OF, service)
         return int(row[0]) if row else None
+
+    async def record_of(self, service: str) -> StageRecord | None:
+        """Returns the present stage of a service; None if it is in none."""
+        row = await self._session.one(RECORD_OF, service)
+        return StageRecord(*row) if row else None
 
     async def places(self, environment: str) -> dict[str, int]:
         """Returns the place of the stage of each service of an environment."""

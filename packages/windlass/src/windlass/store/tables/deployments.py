@@ -42,6 +42,16 @@ WHERE service = $1 AND status NOT IN ({OPEN_STATES}) AND number <= $2
 ORDER BY number DESC LIMIT $3"""
 NUMBER_AT: Final = """
 SELECT number FROM deployment WHERE service = $1 AND created <= $2 ORDER BY number DESC LIMIT 1"""
+MAX_AT_ONE_MOMENT: Final = 10
+"""Maximum number of deployments of one service that are looked at for one moment."""
+OF_MOMENT: Final = f"""
+SELECT {columns(DeploymentRow, "deployment").replace("deployment.sealed", "NULL")}
+FROM resource JOIN deployment ON deployment.service = resource.id
+WHERE resource.parent = $1 AND deployment.created = $2 AND deployment.number > {-MAX_AT_ONE_MOMENT} + (
+    SELECT newest.number FROM deployment AS newest
+    WHERE newest.service = resource.id AND newest.created <= $2 ORDER BY newest.number DESC LIMIT 1
+)
+ORDER BY resource.created, resource.id, deployment.number"""
 ADD: Final = f"INSERT INTO deployment ({_COLUMNS}) VALUES ({places(len(DeploymentRow.__struct_fields__))})"
 CHANGE: Final = "UPDATE deployment SET status = $1, changed = $2, body = $3, sealed = $4 WHERE id = $5"
 DELETE_OF_SERVICE: Final = "DELETE FROM deployment WHERE service = $1"
@@ -68,6 +78,11 @@ class DeploymentTable(Table):
     async def ended(self, service: str, limit: int, newest: int = NEVER) -> list[DeploymentRow]:
         """Returns finished deployments up to number `newest`, the newest first."""
         return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest, limit)]
+
+    async def of_moment(self, environment: str, moment: int) -> list[DeploymentRow]:
+        """Returns the deployments of an environment that were requested at a moment, without their sealed
+        workloads."""
+        return [DeploymentRow(*row) for row in await self._session.all(OF_MOMENT, environment, moment)]
 
     async def number_at(self, service: str, moment: int) -> int:
         """Returns the number of the last deployment that existed at a moment; 0 if there was none."""

@@ -28,6 +28,15 @@ export const stages = {
   removeWill: "Only a stage without services can be deleted.",
 };
 
+export const deployments = {
+  about: "What one request has deployed, stopped or removed is one deployment. The newest is first.", none: "Nothing was deployed here yet. Go back, and choose “Deploy all”.", gone: "This deployment is not kept: its services were deleted.",
+  action: "Action", stages: "Stages", by: "By", asked: "Requested", took: "Took", of: (action, name) => `${action} of ${name}`,
+  services: (names) => (names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", ")),
+  cancelWill: "All that is left of this deployment ends: services that wait are not deployed, and those under way stop where they are. The versions that serve stay. Other deployments go on.",
+  statuses: { QUEUED: "waiting", ONGOING: "under way", CANCELING: "being cancelled", DONE: "done", SUCCESS: "succeeded", ERROR: "failed", SKIPPED: "did not begin", NEVER: "did not begin", CANCELED: "cancelled" },
+  actions: { DEPLOY: "Deployment", RESTART: "Restart", STOP: "Stop", UNINSTALL: "Removal", DELETE: "Deletion", DEPLOY_DRY_RUN: "Plan" },
+};
+
 export const environmentTexts = {
   nameExample: "staging", mode: "What it is for", modeHelp: "Webhooks and lists can be limited to one kind.", modes: { PRODUCTION: "what visitors use", STAGING: "the last test before", DEVELOPMENT: "work in progress" },
 };

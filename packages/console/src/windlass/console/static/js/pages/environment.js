@@ -61,9 +61,10 @@ export function render(state, place) {
     head(environment.name, {
       about: [answer(services), previewOf(environment)],
       actions: [
+        link(`${path}/deployments`, h("span", { class: "button" }, words.tabs.deployments)),
         link(`${path}/variables`, h("span", { class: "button" }, words.tabs.variables)),
         linkButton(place, `/new?environment=${environment.id}`, words.places.new, { needs: ["POST", `${path}/application`] }),
-        services.length > 0 && (count ? button(text.deployChosen(count), () => chosenDo(state, place, "deploy"), { main: true, needs: ["POST", `${path}/service/deploy`] }) : button(text.deployAll, () => deployAll(state), { main: true, needs: ["POST", `${path}/deploy`] })),
+        services.length > 0 && (count ? button(text.deployChosen(count), () => chosenDo(state, place, "deploy"), { main: true, needs: ["POST", `${path}/service/deploy`] }) : button(text.deployAll, () => deployAll(state, place), { main: true, needs: ["POST", `${path}/deploy`] })),
         menu(words.more, [
           count > 0 && button(text.stopChosen(count), () => chosenDo(state, place, "stop"), { plain: true, needs: ["POST", `${path}/service/stop`] }),
           services.length > 0 && button(text.stopAll, () => stopAll(state), { plain: true, needs: ["POST", `${path}/stop`] }),
@@ -129,14 +130,15 @@ function inOrder(services) {
   return [h("p", { class: "muted" }, text.order), h("ol", { class: "order" }, services.map((service) => h("li", {}, service.name, " ", h("span", { class: "muted" }, words.readable(service.service_type)))))];
 }
 
-async function deployAll(state) {
+async function deployAll(state, place) {
   const { path, environment } = state;
   const { sorted, skipped } = await staged(state);
   const services = sorted.filter(({ id }) => !skipped.has(id));
   const about = [text.deployAllWill(services.length), ...inOrder(services)];
   if (!(await confirm(text.deployAllTitle(environment.name), about, { action: text.deployAll }))) return;
-  await api.post(`${path}/deploy`);
+  const { deployment_request_id: id } = await api.post(`${path}/deploy`);
   say(text.deployAllDone(services.length));
+  if (services.length) await place.go(`${path}/deployments/${id}`);
 }
 
 async function stopAll(state) {
