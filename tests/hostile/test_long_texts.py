@@ -10,6 +10,7 @@ from tests.tables import rows
 from windlass.base.toml import MAX_LENGTH, parse_toml
 from windlass.builders import dockerfile
 from windlass.builders.dockerfile_hints import Shell
+from windlass.control.services.project_deployment_rules import MAX_RULES, matches
 from windlass.core.words.webhook_payload import matches_pattern
 from windlass.docker.builds.guard import Around, BuildRefused, rewritten
 from windlass.process.builds.start import by_procfile
@@ -91,6 +92,14 @@ def test_toml_with_many_points_in_its_values_is_read():
 def test_a_webhook_pattern_with_many_stars_is_matched_in_bounded_time():
     assert matches_pattern("*a" * 120, "a" * 240)
     assert not matches_pattern("*a" * 120 + "*b", "a" * 240)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("wildcard", ["?*" * 127 + "z", "*" * 254 + "z", "a*" * 127 + "z"])
+def test_the_wildcards_of_100_deployment_rules_are_matched_with_a_long_name_in_bounded_time(wildcard):
+    for _ in range(5):  # environments
+        for _ in range(MAX_RULES):
+            assert not matches(wildcard, "ΐ" * 250)
 
 
 @rows(
