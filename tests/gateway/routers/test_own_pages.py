@@ -25,6 +25,15 @@ async def test_browsers_get_the_error_page_of_the_service(town: Town) -> None:
     assert "content-security-policy" not in said.fields
 
 
+async def test_a_page_grows_by_a_limited_number_of_placeholders(town: Town) -> None:
+    rules = RouteRules(error_page="{title}" * 2000)
+    await town.router.set("shop", [route([EMPTY_PORT], title="{message}" * 20, rules=rules)])
+    said = await ask(town)
+    assert said.body.startswith(b"{message}" * 20)  # a title is a text, and not a part of the page
+    assert said.body.endswith(b"{title}")
+    assert len(said.body) < 40_000
+
+
 @pytest.mark.parametrize("accept", ["Accept: application/json", "Accept: */*"])
 async def test_programs_get_the_answer_of_the_gateway(town: Town, accept: str) -> None:
     await town.router.set("shop", [route([EMPTY_PORT], rules=PAGE)])

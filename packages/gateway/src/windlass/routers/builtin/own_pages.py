@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import html
+import re
 from typing import Final
 
 from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.site_preferences import preferences_of
 
-_PLACEHOLDERS: Final = ("status", "title", "message")
+_PLACEHOLDER: Final = re.compile(r"\{(status|title|message)\}")
+_MAX_REPLACED: Final = 100
+"""Number of placeholders of a page that are replaced. The page of a service, which each of its errors may
+show, could otherwise become a thousand times as large as its text."""
 
 
 class OwnPage:
@@ -24,7 +28,7 @@ class OwnPage:
         page = self._page
         if not preferences_of(fields).html:
             return page.rendered(fields, head_only=head_only, close=close)
-        text = self._text
-        for mark in _PLACEHOLDERS:
-            text = text.replace(f"{{{mark}}}", html.escape(str(getattr(page, mark))))
+        text = _PLACEHOLDER.sub(
+            lambda mark: html.escape(str(getattr(page, mark[1]))), self._text, count=_MAX_REPLACED
+        )
         return page.rendered_as("text/html; charset=utf-8", text, head_only=head_only, close=close, policy="")

@@ -65,6 +65,13 @@ _MAX_CACHE_BYTES: Final = 8 * 1024 * 1024
 """Maximum size of the page cache of a site, in bytes. The rules of a site can give each page 200 KiB of
 headers, and one path has many spellings."""
 _MAX_LOCATION_LENGTH: Final = 8000
+_MAX_REWRITTEN_LENGTH: Final = 2000
+"""Maximum length of the target of a rewrite, which is the path of a file."""
+_MAX_MISSED_REWRITES: Final = 10
+"""Number of rewrites that are tried for a request, if the pages at their targets do not exist."""
+_MAX_FIELDS_OF_ANSWER: Final = 100
+"""Number of headers that a site can add to an answer. Many rules may apply to one path, and answers that are
+not cached collect them for each request, while the requests of all services wait."""
 _Fields = dict[str, tuple[str, str]]
 """Header name and value, keyed by the name in lower case."""
 
@@ -167,7 +174,10 @@ class LoadedSite:
         redirects = index.rules.redirects
         self._forced = _RedirectTable(redirect for redirect in redirects if redirect.force)
         self._others = _RedirectTable(redirect for redirect in redirects if not redirect.force)
-        self._headers = [(PathPattern(rule.path), rule.fields) for rule in index.rules.headers]
+        self._headers = [
+            (PathPattern(rule.path), {name.lower(): (name, value) for name, value in rule.fields})
+            for rule in index.rules.headers
+        ]
         self._pages: dict[bytes, SitePage] = {}
         self._kept_size = 0
         self.kept = self._pages.get
@@ -211,11 +221,17 @@ class LoadedSite:
         return None
 
     def _fields(self, path: str) -> _Fields:
-        """Returns the custom headers that the site declares for a path."""
+        """Returns the custom headers that the site declares for a path, up to a limit."""
         fields: _Fields = {}
         for pattern, declared in self._headers:
-            if pattern.match(path) is not None:
-                fields |= {name.lower(): (name, value) for name, value in declared}
+            if pattern.match(path) is None:
+                continue
+            if len(fields) + len(declared) <= _MAX_FIELDS_OF_ANSWER:
+                fields |= declared
+                continue
+            for key, field in declared.items():
+                if key in fields or len(fields) < _MAX_FIELDS_OF_ANSWER:
+                    fields[key] = field
         return fields
 
     def _slash_corrected(self, path: str, query: bytes) -> LocationAnswer | None:
@@ -230,13 +246,21 @@ class LoadedSite:
         return LocationAnswer(301, with_query(encoded_path(other), query), self._fields(path))
 
     def _redirect(self, rules: _RedirectTable, path: str, query: bytes) -> SitePage | LocationAnswer | None:
-        for redirect, values in rules.find(path):
-            target = fill(redirect.target, values)
+        """Returns the answer of the first redirect that applies to a path; None if there is none, if its
+        target is too long, or if the pages at the targets of several rewrites do not exist."""
+        for missed, (redirect, values) in enumerate(rules.find(path)):
+            if missed == _MAX_MISSED_REWRITES:
+                return None
+            limit = _MAX_LOCATION_LENGTH if redirect.moves else _MAX_REWRITTEN_LENGTH
+            target = fill(redirect.target, values, limit)
+            if target is None:
+                return None
             if redirect.moves:
                 location = with_query(encoded_target(target), query)
-                if len(location) <= _MAX_LOCATION_LENGTH:
-                    return LocationAnswer(redirect.status, location, self._fields(path))
-            elif page := self._rewritten(path, target, redirect.status):
+                if len(location) > _MAX_LOCATION_LENGTH:
+                    return None
+                return LocationAnswer(redirect.status, location, self._fields(path))
+            if page := self._rewritten(path, target, redirect.status):
                 return page
         return None
 

@@ -89,10 +89,23 @@ class PatternTable:
         return sorted(numbers)
 
 
-def fill(target: str, values: Mapping[str, str]) -> str:
-    """Returns the target of a redirect with its placeholders replaced by URL-encoded values."""
-    if not values:
-        return target
-    return _VALUE.sub(
-        lambda name: quote(values[name[1]], _UNESCAPED_CHARACTERS) if name[1] in values else name[0], target
-    )
+def fill(target: str, values: Mapping[str, str], limit: int) -> str | None:
+    """Returns the target of a redirect with its placeholders replaced by URL-encoded values; None if it would
+    have more than `limit` characters. A target may name a long value hundreds of times."""
+    quoted: dict[str, str] = {}
+    parts: list[str] = []
+    at, left = 0, limit
+    for mention in _VALUE.finditer(target):
+        name = mention[1]
+        if name not in values:
+            continue
+        if name not in quoted:
+            if len(values[name]) > limit:
+                return None
+            quoted[name] = quote(values[name], _UNESCAPED_CHARACTERS)
+        parts += (target[at : mention.start()], quoted[name])
+        at = mention.end()
+        left -= len(parts[-2]) + len(parts[-1])
+        if left < 0:
+            return None
+    return "".join(parts) + target[at:] if len(target) - at <= left else None
