@@ -209,7 +209,7 @@ async def test_two_engines_on_one_folder_share_the_network_hub_of_an_environment
     ],
 )  # fmt: skip
 def test_the_machines_name_and_public_host_names_are_not_resolved_to_services(name: str, is_given: bool):
-    assert bool(networks._HOST_NAME.match(name.lower())) == is_given
+    assert bool(networks._HOST_NAME_PATTERN.match(name.lower())) == is_given
 
 
 async def test_build_steps_of_two_environments_share_no_limit_of_connections(rig, station):
@@ -266,7 +266,7 @@ async def test_a_program_resolves_the_machines_name_to_its_own_loopback_address(
 async def test_without_the_hosts_entry_a_program_does_not_resolve_the_machines_name(
     rig, station, monkeypatch
 ):
-    monkeypatch.setattr(networks, "_MACHINE_NAME", re.compile("(?!)"))
+    monkeypatch.setattr(networks, "_MACHINE_NAME_PATTERN", re.compile("(?!)"))
     await station.engine.once(wanted(rig.made(LOOKS_ITSELF_UP)))
 
     async def has_said():

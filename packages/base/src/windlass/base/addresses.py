@@ -63,8 +63,8 @@ _NOT_PUBLIC_6 = tuple(
         ),
     )
 )
-_NUMBER = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
-_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
+_NUMBER_PATTERN = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
+_NAME_PATTERN = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 
 
 class BadHost(ValueError):
@@ -102,9 +102,9 @@ def host(text: str) -> str | Address:
     name = text.lower().removesuffix(".")
     # As in browsers, a host that ends in a number is an address. The C library reads 127.1, 0x7f.1,
     # 017700000001 and 2130706433 all as 127.0.0.1; this parser accepts only the usual notation.
-    if _NUMBER.fullmatch(name.rpartition(".")[2]):
+    if _NUMBER_PATTERN.fullmatch(name.rpartition(".")[2]):
         return _parse_address(text, IPv4Address)
-    if len(name) > 253 or not _NAME.fullmatch(name):
+    if len(name) > 253 or not _NAME_PATTERN.fullmatch(name):
         return _refuse(text)
     return name
 

@@ -15,7 +15,7 @@ COMMIT_FILE: Final = "commit.txt"
 """The file with the commit in an installed package, in the folder `windlass/base`."""
 UNKNOWN_COMMIT: Final = "unknown"
 _PACKAGE: Final = Path(__file__).parent
-_HASH: Final = re.compile(r"[0-9a-f]{40,64}")
+_HASH_PATTERN: Final = re.compile(r"[0-9a-f]{40,64}")
 _SHOWN_DIGITS: Final = 12
 
 
@@ -36,7 +36,7 @@ def commit_of(checkout: Path) -> str:
     if head.startswith("ref:"):
         branch = head.removeprefix("ref:").strip()
         head = _text(git / branch) or _text(common / branch) or _packed_commit(common, branch)
-    return head if _HASH.fullmatch(head) else ""
+    return head if _HASH_PATTERN.fullmatch(head) else ""
 
 
 def _packed_commit(git: Path, branch: str) -> str:

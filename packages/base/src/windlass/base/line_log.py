@@ -26,8 +26,8 @@ MAX_WAITING_LINES: Final = 20_000
 """The maximum number of lines in memory while the disk or the pipe does not accept data."""
 MAX_TEXT_LENGTH: Final = 512
 # Clients may put anything into a path or a user agent, including a token.
-_SECRET_TEXTS: Final = re.compile(r"wdl_\w+|eyJ[\w-]+(\.[\w-]*)*")
-_TERMINAL_CONTROLS: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_SECRET_TEXTS_PATTERN: Final = re.compile(r"wdl_\w+|eyJ[\w-]+(\.[\w-]*)*")
+_TERMINAL_CONTROLS_PATTERN: Final = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Terminal control characters, line ends and marks of text direction, which JSON does not escape."""
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _log = log("access")
@@ -152,7 +152,7 @@ def check_writable(path: Path) -> None:
 def clean_text(text: str) -> str:
     """Makes text of a client safe for a log: one line, without secrets of Windlass, and shortened."""
     if "wdl_" in text or "eyJ" in text:
-        text = _SECRET_TEXTS.sub("***", text)
+        text = _SECRET_TEXTS_PATTERN.sub("***", text)
     if not text.isprintable():
-        text = _TERMINAL_CONTROLS.sub("\ufffd", text)
+        text = _TERMINAL_CONTROLS_PATTERN.sub("\ufffd", text)
     return text[:MAX_TEXT_LENGTH]

@@ -12,7 +12,7 @@ from typing import Any, Final
 from windlass.base.trace import current_trace
 
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_CONTROL_CHARACTERS: Final = re.compile(
+_CONTROL_CHARACTERS_PATTERN: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
 """Line breaks, control characters, and characters that change the text direction. Untrusted text, such as a
@@ -66,7 +66,7 @@ def _indent(text: str) -> str:
 
 def _escape(text: str) -> str:
     """Escapes control characters as JSON does."""
-    return _CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return _CONTROL_CHARACTERS_PATTERN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _time_text(record: logging.LogRecord) -> str:

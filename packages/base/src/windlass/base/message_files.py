@@ -24,7 +24,7 @@ from windlass.base.live_thread import OWN_PROCESS, copy_of_file, live_thread, op
 _SO_PEEK_OFF: Final = 42
 _SCM_PIDFD: Final = 4
 """The type of a control message with a pidfd of the sender, which a program may request."""
-_COUNT: Final = re.compile(rb"^scm_fds:\s*(\d+)", re.MULTILINE)
+_COUNT_PATTERN: Final = re.compile(rb"^scm_fds:\s*(\d+)", re.MULTILINE)
 _CONTROL_BUFFER_BYTES: Final = 16 << 10
 """The buffer size for control data: at most 253 files, a pidfd, credentials and a security label."""
 _DATA_BUFFER_BYTES: Final = 1 << 20
@@ -172,5 +172,5 @@ def _count_own(file: int) -> int:
 
 def _count(facts: str) -> int:
     """Returns the number of files that wait in a socket; 0 for other files."""
-    found = _COUNT.search(Path(facts).read_bytes())
+    found = _COUNT_PATTERN.search(Path(facts).read_bytes())
     return int(found[1]) if found else 0

@@ -32,7 +32,7 @@ TOKEN_TYPES: Final = ("jwt", "at+jwt", "application/at+jwt")
 NOT_UNDERSTOOD: Final = ("crit", "b64", "zip", "enc", "cty")
 
 _LAST_MOMENT = 253_402_300_799  # the end of the year 9999, which is the maximum of datetime
-_BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
+_BASE64URL_PATTERN = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TokenIssuer(Struct, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ def _read(token: str) -> _Token:
 
 def _decode(part: str) -> bytes:
     """Decodes strict Base64url: no padding, no white space, and no stray bits at the end."""
-    if not _BASE64URL.fullmatch(part) or len(part) % 4 == 1:
+    if not _BASE64URL_PATTERN.fullmatch(part) or len(part) % 4 == 1:
         raise TokenRefused("a part of the token is not base64url")
     raw = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
     if base64.urlsafe_b64encode(raw).rstrip(b"=") != part.encode():

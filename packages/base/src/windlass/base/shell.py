@@ -9,15 +9,15 @@ from typing import Final
 SHELL: Final = "/bin/sh"
 
 # `exec` must not precede shell builtins and syntax, because it would change their meaning.
-_NOT_ALONE: Final = re.compile(r"[;&|<>(){}`\n]|\$\(")
+_SHELL_SYNTAX_PATTERN: Final = re.compile(r"[;&|<>(){}`\n]|\$\(")
 _SHELL_WORDS: Final = (
     "! . : [ [[ alias break case cd command continue do done elif else esac eval exec exit export fi for "
     "function if local read return set shift source test then time times trap true type ulimit umask unset "
     "until wait while"
 )
 _BUILTINS: Final = frozenset(_SHELL_WORDS.split())
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
-_EXPANSION: Final = re.compile(r"\$\{\w++[^}]*+\}")
+_ASSIGNMENT_PATTERN: Final = re.compile(r"[A-Za-z_]\w*=")
+_EXPANSION_PATTERN: Final = re.compile(r"\$\{\w++[^}]*+\}")
 
 
 def shell_command(text: str) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ def shell_command(text: str) -> tuple[str, ...]:
 
 def plain_words(text: str) -> list[str]:
     """Returns the words of a plain command; an empty list if the text has shell syntax."""
-    if _NOT_ALONE.search(_EXPANSION.sub("$X", text)):
+    if _SHELL_SYNTAX_PATTERN.search(_EXPANSION_PATTERN.sub("$X", text)):
         return []
     try:
         words = shlex.split(text)
@@ -37,6 +37,6 @@ def plain_words(text: str) -> list[str]:
         return []
     if words[:1] == ["exec"]:
         words = words[1:]
-    if not words or words[0] in _BUILTINS or _ASSIGNMENT.match(words[0]) or "$" in words[0]:
+    if not words or words[0] in _BUILTINS or _ASSIGNMENT_PATTERN.match(words[0]) or "$" in words[0]:
         return []
     return words

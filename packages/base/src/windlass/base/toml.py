@@ -13,7 +13,7 @@ MAX_KEY_PARTS: Final = 40
 # An unquoted part matches only at its beginning; otherwise the search in a long word would take hours. The
 # bound of a quoted part limits the search if a quote is not closed.
 _PART: Final = r"""(?:(?<![\w-])[\w-]++|"(?:[^"\\\n]|\\.){0,60}"|'[^'\n]{0,60}+')"""
-_LONG_KEY: Final = re.compile(rf"(?:{_PART}[ \t]*+\.[ \t]*+){{{MAX_KEY_PARTS}}}")
+_LONG_KEY_PATTERN: Final = re.compile(rf"(?:{_PART}[ \t]*+\.[ \t]*+){{{MAX_KEY_PARTS}}}")
 
 
 def parse_toml(text: str) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"it is longer than {MAX_LENGTH >> 10} KiB")
-    if _LONG_KEY.search(text):
+    if _LONG_KEY_PATTERN.search(text):
         raise ValueError(f"a key has more than {MAX_KEY_PARTS} parts")
     try:
         return tomllib.loads(text)

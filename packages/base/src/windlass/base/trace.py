@@ -18,7 +18,7 @@ from msgspec import Struct
 
 TRACE_HEADER: Final = "traceparent"
 # In a later version of the format, unknown fields may follow; they are ignored.
-_TRACEPARENT: Final = re.compile(
+_TRACEPARENT_PATTERN: Final = re.compile(
     rb"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})(?P<id>[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-"
     rb"(?P<flags>[0-9a-f]{2})(?P<more>-.*)?"
 )
@@ -45,7 +45,7 @@ def new_trace() -> Trace:
 
 def given_trace(header: bytes | None) -> Trace | None:
     """Parses a `traceparent` header. Returns None if the header is missing or invalid."""
-    match = _TRACEPARENT.fullmatch(header) if header else None
+    match = _TRACEPARENT_PATTERN.fullmatch(header) if header else None
     if match is None or (match["version"] == b"00" and match["more"]):
         return None
     return Trace(match["id"].decode(), int(match["flags"], 16) & _SAMPLED_FLAG)

@@ -107,7 +107,7 @@ def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, 
     `--port` replaces the whole list of ports by one public port, so it is suggested only if the list contains
     one port.
     """
-    match = _TO_SET.match(_reason_text(deployment))
+    match = _SET_FIELD_PATTERN.match(_reason_text(deployment))
     if match is None:
         return ""
     field, of_port, value = match.groups()
@@ -166,7 +166,7 @@ def _advice(name: str, deployment: Mapping[str, Any]) -> str:
             return f"it was too late to cancel the deployment of {name}, which {deployment['status']}"
 
 
-_TO_SET: Final = re.compile(r"Set ([a-z_]+)(\[0\]\.internal_port)? to ([A-Z]+|[0-9]+)\b")
+_SET_FIELD_PATTERN: Final = re.compile(r"Set ([a-z_]+)(\[0\]\.internal_port)? to ([A-Z]+|[0-9]+)\b")
 _VERBS: Final[Mapping[Do, str]] = {
     Do.DEPLOY: "deploy",
     Do.RUN: "deploy",

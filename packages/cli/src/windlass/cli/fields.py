@@ -32,9 +32,9 @@ _FILES: Final = frozenset({"hidden", "redacted", "several_lines"})
 """Annotations of fields whose value may be read from a file."""
 
 
-_FIELD_IN_MESSAGE: Final = re.compile(r"([A-Za-z_]\w*(?:\[\d+\])*(?:\.[A-Za-z_]\w*(?:\[\d+\])*)*): ")
+_FIELD_IN_MESSAGE_PATTERN: Final = re.compile(r"([A-Za-z_]\w*(?:\[\d+\])*(?:\.[A-Za-z_]\w*(?:\[\d+\])*)*): ")
 """Matches the field path at the beginning of an error message."""
-_INDEX: Final = re.compile(r"(?:\[\d+\])+$")
+_INDEX_PATTERN: Final = re.compile(r"(?:\[\d+\])+$")
 
 
 class ShortForm(Struct, frozen=True):
@@ -147,10 +147,10 @@ def _without_null(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:
 def named_field(message: str, fields: Iterable[Field]) -> tuple[str, Field] | None:
     """Returns the field path at the beginning of an error message, such as `ports[0].internal_port`, and the
     field that contains it. None if the message does not begin with a field."""
-    match = _FIELD_IN_MESSAGE.match(message)
+    match = _FIELD_IN_MESSAGE_PATTERN.match(message)
     if match is None:
         return None
-    steps = tuple(_INDEX.sub("", step) for step in match[1].split("."))
+    steps = tuple(_INDEX_PATTERN.sub("", step) for step in match[1].split("."))
     around = [field for field in fields if steps[: len(field.path)] == field.path]
     return (match[1], max(around, key=lambda field: len(field.path))) if around else None
 

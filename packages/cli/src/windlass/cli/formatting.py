@@ -18,7 +18,7 @@ from windlass.terminal.tables import pairs, plain, table
 STATE_FIELDS: Final = ("state", "status")
 SERVING_AFTER_ERROR: Final = "ERROR, serving"
 """The state of a service whose last deployment failed but whose earlier instances still serve."""
-_TIME_WITH_ZONE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_TIME_WITH_ZONE_PATTERN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _MAX_RELATIVE_SECONDS: Final = 60 * 86_400
 """Seconds up to which a time is shown relative to now. Other times are shown as a date."""
@@ -99,7 +99,7 @@ def _are_times(value: Any) -> bool:
 
 
 def _is_time(value: Any) -> bool:
-    return isinstance(value, str) and _TIME_WITH_ZONE.fullmatch(value) is not None
+    return isinstance(value, str) and _TIME_WITH_ZONE_PATTERN.fullmatch(value) is not None
 
 
 def _format_clock(text: str) -> str:

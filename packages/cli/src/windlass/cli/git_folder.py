@@ -18,7 +18,7 @@ from windlass.cli.linked_folder import LINK_FILE as LINK
 _TIMEOUT: Final = 30
 _RUNS_NOTHING: Final = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
 """Options that disable repository settings which would run programs."""
-_SCP: Final = re.compile(r"(?:[^@/\s]+@)?(?P<host>[^:/\s@]+):(?P<path>[^\s].*)")
+_SCP_PATTERN: Final = re.compile(r"(?:[^@/\s]+@)?(?P<host>[^:/\s@]+):(?P<path>[^\s].*)")
 
 
 class GitFolder(Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ def for_server(url: str) -> str:
     """Returns the address of a remote without credentials, and with https instead of ssh, because the server
     does not have the user's ssh key. Empty if a server cannot use the address, as for a local path."""
     if "://" not in url:
-        match = _SCP.fullmatch(url)
+        match = _SCP_PATTERN.fullmatch(url)
         return f"https://{match['host']}/{match['path'].lstrip('/')}" if match else ""
     try:
         parts = urlsplit(url)

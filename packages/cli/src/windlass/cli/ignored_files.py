@@ -19,7 +19,7 @@ NEVER_UPLOADED: Final = frozenset(
     [".git", ".hg", ".svn", "node_modules", ".venv", "__pycache__", ".DS_Store", ".env", ".env.local"]
 )
 """Names that are never uploaded: version histories, installed packages, and secrets of this machine."""
-_LOCAL_SECRETS: Final = re.compile(r"\.env\..+\.local")
+_LOCAL_SECRETS_PATTERN: Final = re.compile(r"\.env\..+\.local")
 _FOLDERS: Final = "(?:[^/]+/)*"
 _UPLOADED_FOR_DOCKER: Final = ("Dockerfile", DOCKERIGNORE)
 
@@ -54,7 +54,7 @@ def is_ignored_for_docker(ignore: Ignore, path: PurePosixPath) -> bool:
 
 
 def is_never_uploaded(name: str) -> bool:
-    return name in NEVER_UPLOADED or _LOCAL_SECRETS.fullmatch(name) is not None
+    return name in NEVER_UPLOADED or _LOCAL_SECRETS_PATTERN.fullmatch(name) is not None
 
 
 def _git_rule(line: str, folder: str) -> IgnoreRule | None:

@@ -61,7 +61,7 @@ _COLUMN_TITLES: Final = {
     "git_commit_id": "COMMIT", "triggered_by": "BY", "associated_environments_count": "ENVIRONMENTS",
     "exit_code": "EXIT", "duration_seconds": "SECONDS", "deployment_id": "DEPLOYMENT",
 }  # fmt: skip
-_ID: Final = re.compile(ids.PATTERN)
+_ID_PATTERN: Final = re.compile(ids.PATTERN)
 _WIDEST, _NARROWEST, _NO_LIMIT = 44, 24, 10_000
 """Maximum width of a column, minimum width of a column that uses the remaining width, and no limit, in
 characters."""
@@ -213,7 +213,7 @@ def _is_of_numbered(operation: Operation) -> bool:
 
 
 def _is_id(rows: Sequence[Any], name: str) -> bool:
-    return any(isinstance(value := row.get(name), str) and _ID.fullmatch(value) for row in rows)
+    return any(isinstance(value := row.get(name), str) and _ID_PATTERN.fullmatch(value) for row in rows)
 
 
 def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bool:

@@ -16,10 +16,10 @@ from windlass.core.declare.resource import Family
 from windlass.core.words.naming import kebab
 from windlass.terminal.command_errors import InvalidUsage
 
-_ID = re.compile(ids.PATTERN)
+_ID_PATTERN = re.compile(ids.PATTERN)
 _MAX_PLACES = 10
-_VERSION = re.compile(r"v?[1-9][0-9]{0,8}")
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_VERSION_PATTERN = re.compile(r"v?[1-9][0-9]{0,8}")
+_NUMBER_PATTERN = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class ResolvedResource(Struct, frozen=True):
@@ -51,7 +51,7 @@ class NameResolver:
         return self.find(top, self._given.get(top.name, "")).id
 
     def id_of(self, family: Family | None, text: str) -> str:
-        if family is None or _ID.fullmatch(text):
+        if family is None or _ID_PATTERN.fullmatch(text):
             return text
         if family.names is None:
             raise InvalidUsage(f"give the id of the {_noun_of(family)}, which has no name, and not {text!r}")
@@ -59,7 +59,7 @@ class NameResolver:
 
     def id_of_any(self, families: Sequence[Family], text: str) -> str:
         """Returns the id of a resource that may belong to several families. Sends one request per family."""
-        if len(families) < 2 or _ID.fullmatch(text):
+        if len(families) < 2 or _ID_PATTERN.fullmatch(text):
             return self.id_of(families[0] if families else None, text)
         missing: ApiRefused | None = None
         candidates: list[tuple[str, ResolvedResource]] = []
@@ -103,7 +103,7 @@ class NameResolver:
     def deployment(self, collection: str, text: str | None) -> str:
         """Returns the id of a deployment by its version (`v3`), its number or its id; without `text`, of
         the newest deployment. `collection`: the path of the service's deployments."""
-        if text is not None and not (_ID.fullmatch(text) or _VERSION.fullmatch(text)):
+        if text is not None and not (_ID_PATTERN.fullmatch(text) or _VERSION_PATTERN.fullmatch(text)):
             raise InvalidUsage(f"give a version such as v3, or an id: {text!r} is neither")
         if id := self._id_by_number(collection, text):
             return id
@@ -113,7 +113,7 @@ class NameResolver:
 
     def run(self, collection: str, text: str | None) -> str:
         """Returns the id of a run by its number or id; without `text`, of the newest run."""
-        if text is not None and not (_ID.fullmatch(text) or _NUMBER.fullmatch(text)):
+        if text is not None and not (_ID_PATTERN.fullmatch(text) or _NUMBER_PATTERN.fullmatch(text)):
             raise InvalidUsage(f"give a number such as 3, or an id: {text!r} is neither")
         if id := self._id_by_number(collection, text):
             return id
@@ -123,7 +123,7 @@ class NameResolver:
 
     def _id_by_number(self, collection: str, text: str | None) -> str:
         """Returns the id of a resource by its number, or of the newest resource; empty if there is none."""
-        if text is not None and _ID.fullmatch(text):
+        if text is not None and _ID_PATTERN.fullmatch(text):
             return text
         if text is None:
             rows = self._api.get(collection, page_size=1)["results"]
@@ -186,7 +186,7 @@ class NameResolver:
 def _merge(family: Family, first: str, other: str) -> str:
     """Merges two values for the same level. An id takes precedence over a name."""
     texts = [text for text in (first, other) if text]
-    exact = [text for text in texts if _ID.fullmatch(text)]
+    exact = [text for text in texts if _ID_PATTERN.fullmatch(text)]
     if len({text.casefold() for text in exact or texts}) > 1:
         raise InvalidUsage(f"name one {_noun_of(family)}, and not both {first!r} and {other!r}")
     return (exact or texts or [""])[0]

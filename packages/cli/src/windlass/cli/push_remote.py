@@ -19,7 +19,7 @@ REMOTE_NAME: Final = "windlass"
 PUSHED_REPOSITORY: Final = "windlass://push"
 """The address of a repository that stands for what is pushed to the application."""
 DEFAULT_BRANCH: Final = "main"
-_OF_APPLICATION: Final = re.compile(r"/git/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.git$")
+_REPOSITORY_PATH_PATTERN: Final = re.compile(r"/git/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.git$")
 _TIMEOUT: Final = 30
 
 
@@ -29,7 +29,7 @@ def takes_pushes(application: Mapping[str, Any]) -> bool:
 
 def is_push_address(url: str) -> bool:
     """Returns whether an address is that of an application, and not of a git server."""
-    return _OF_APPLICATION.search(urlsplit(url).path) is not None
+    return _REPOSITORY_PATH_PATTERN.search(urlsplit(url).path) is not None
 
 
 def branch_to_push(git: GitFolder) -> str:

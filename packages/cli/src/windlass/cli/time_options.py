@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-_DURATION: Final = re.compile(r"([0-9]{1,9})([smhdwy])")
+_DURATION_PATTERN: Final = re.compile(r"([0-9]{1,9})([smhdwy])")
 _UNITS: Final = {
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),
@@ -26,7 +26,7 @@ class TimeOption(click.ParamType[str]):
     sign = 1
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        match = _DURATION.fullmatch(value)
+        match = _DURATION_PATTERN.fullmatch(value)
         if match is None:
             return value
         try:

@@ -24,9 +24,9 @@ COLUMN_GAP: Final = 2
 FORMAT_PARAMETER = "as_json"
 """The parameter name of `--json/--text`, both of commands and of `windlass` itself."""
 
-_SEQUENCES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+_SEQUENCES_PATTERN = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 """Control sequences of terminals: colours, and movements of the cursor."""
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROLS_PATTERN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def wants_json(as_json: bool | None) -> bool:
@@ -50,13 +50,13 @@ def _chosen_of_root() -> bool | None:
 def print_json(value: Any) -> None:
     """Prints a value as JSON. Escapes characters that a terminal would interpret."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    click.echo(_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    click.echo(_CONTROLS_PATTERN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def plain(text: str) -> str:
     """Returns text without control sequences of terminals, in which all other control characters are
     escaped."""
-    return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], _SEQUENCES.sub("", text))
+    return _CONTROLS_PATTERN.sub(lambda match: repr(match[0])[1:-1], _SEQUENCES_PATTERN.sub("", text))
 
 
 def console(least: int = 0) -> Console:

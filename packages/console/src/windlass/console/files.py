@@ -24,7 +24,7 @@ _VERSION_MARK: Final = b"{version}"
 _ICONS_MARK: Final = b"{icons}"
 _ICONS: Final = "icons.svg"
 """The sprite, which stands in the page: an icon is there when the first page is drawn."""
-_OTHER_VERSION: Final = re.compile(rf"{BASE}/[0-9a-f]{{16}}/.+")
+_OTHER_VERSION_PATTERN: Final = re.compile(rf"{BASE}/[0-9a-f]{{16}}/.+")
 _TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
@@ -86,7 +86,7 @@ class ConsoleFiles:
         """
         if file := self._files.get(path):
             return file
-        if _OTHER_VERSION.fullmatch(path):
+        if _OTHER_VERSION_PATTERN.fullmatch(path):
             raise Unavailable("Load the page again: this server has another version of the console")
         is_place = path == BASE or path.startswith(f"{BASE}/")
         return self._page if is_place and Path(path).suffix not in _TYPES else None

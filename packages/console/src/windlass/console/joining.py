@@ -16,10 +16,10 @@ MAIN: Final = "js/main.js"
 STYLE: Final = "style/console.css"
 _FIRST_PAGE: Final = "js/pages/overview.js"
 _STYLES: Final = ("style/base.css", "style/parts.css", "style/pages.css")
-_IMPORT: Final = re.compile(r'^import (?:\{ ([^}]*) \}|\* as (\w+)) from "([^"]+)";$', re.MULTILINE)
-_LAZY: Final = re.compile(r'\bimport\("([^"]+)"\)')
-_EXPORT: Final = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.MULTILINE)
-_OTHER_FORM: Final = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
+_IMPORT_PATTERN: Final = re.compile(r'^import (?:\{ ([^}]*) \}|\* as (\w+)) from "([^"]+)";$', re.MULTILINE)
+_LAZY_PATTERN: Final = re.compile(r'\bimport\("([^"]+)"\)')
+_EXPORT_PATTERN: Final = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.MULTILINE)
+_OTHER_FORM_PATTERN: Final = re.compile(r"^(?:import|export)\b.*$", re.MULTILINE)
 
 
 class UnknownForm(Exception):
@@ -46,7 +46,7 @@ def _order(texts: Mapping[str, str], roots: list[str]) -> list[str]:
         if name in above:
             raise UnknownForm(f"{name} imports itself, by way of {above[-1]}")
         if name not in order:
-            for _, _, target in _IMPORT.findall(texts[name]):
+            for _, _, target in _IMPORT_PATTERN.findall(texts[name]):
                 visit(_resolve(name, target), (*above, name))
             order.append(name)
 
@@ -64,11 +64,13 @@ def _join_modules(texts: Mapping[str, str], joined: list[str]) -> str:
 def _wrap(name: str, text: str, joined: list[str]) -> str:
     """Returns a module as a function that is called once, so that its names do not collide with other
     modules."""
-    exported = ", ".join(match for _, match in _EXPORT.findall(text))
-    body = _IMPORT.sub(lambda match: _rewrite_import(name, match), _EXPORT.sub(r"\1 \2", text))
-    if other := _OTHER_FORM.search(body):
+    exported = ", ".join(match for _, match in _EXPORT_PATTERN.findall(text))
+    body = _IMPORT_PATTERN.sub(
+        lambda match: _rewrite_import(name, match), _EXPORT_PATTERN.sub(r"\1 \2", text)
+    )
+    if other := _OTHER_FORM_PATTERN.search(body):
         raise UnknownForm(f"{name}: {other[0]}")
-    body = _LAZY.sub(lambda match: _open(name, match[1], joined, MAIN), body)
+    body = _LAZY_PATTERN.sub(lambda match: _open(name, match[1], joined, MAIN), body)
     return f"// {name}\nconst {_variable(name)} = (() => {{\n{body}\nreturn {{ {exported} }};\n}})();\n"
 
 
@@ -82,8 +84,8 @@ def _link(name: str, text: str, joined: list[str]) -> str:
         source = _relative(name, MAIN)
         return f'import {{ {_variable(target)} }} from "{source}"; {_rewrite_import(name, match)}'
 
-    text = _IMPORT.sub(replace, text)
-    return _LAZY.sub(lambda match: _open(name, match[1], joined, name), text)
+    text = _IMPORT_PATTERN.sub(replace, text)
+    return _LAZY_PATTERN.sub(lambda match: _open(name, match[1], joined, name), text)
 
 
 def _rewrite_import(name: str, match: re.Match[str]) -> str:

@@ -41,7 +41,7 @@ KINDS: Final = tuple(
 USUAL_ADDRESS: Final = "DATABASE_URL"
 MAIN_DATABASE: Final = "main-db"
 """The name of a database that advice proposes."""
-_PART: Final = lazy_pattern(
+_PART_PATTERN: Final = lazy_pattern(
     r"(?:[A-Z0-9]+_){0,2}?(?:PG|POSTGRES(?:QL)?|MYSQL|MARIADB|MONGO(?:DB)?|REDIS|DATABASE|DB|RDS|SQL)_?"
     r"(?:(?P<URL>UR[LI]|DSN|(?:CONNECTION|CONN)_?(?:STRING|STR|UR[LI]))|(?P<HOST>HOST(?:NAME)?|SERVER)|(?P<PORT>PORT)"
     r"|(?P<USER>USER(?:_?NAME)?|LOGIN)|(?P<PASSWORD>PASS(?:WORD)?|PWD)|(?P<NAME>NAME|DATABASE|DB(?:_?NAME)?))"
@@ -51,7 +51,7 @@ _PART: Final = lazy_pattern(
 
 def part_of(variable: str) -> str:
     """Returns the part of the access to a database that a variable holds, such as HOST; empty if none."""
-    match = _PART.fullmatch(variable)
+    match = _PART_PATTERN.fullmatch(variable)
     return (match.lastgroup or "") if match else ""
 
 

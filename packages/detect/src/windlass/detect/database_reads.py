@@ -28,11 +28,15 @@ _NOT_CODE: Final = frozenset({
     "test", "tests", "spec", "__tests__", "e2e", "docs", "doc", "examples", "example", "node_modules",
     "vendor", "dist", "build", "target", "fixtures", "migrations", "scripts", "static", "public", "assets",
 })  # fmt: skip
-_OF_TESTS: Final = re.compile(r"(?:^|[._/])(?:test|spec|conftest|mock)s?(?:[._]|$)|_test\.", re.IGNORECASE)
-_USUAL: Final = re.compile(r"db|data|conf|setting|mongo|conn|env|main|app|server|index|prisma", re.IGNORECASE)
+_TEST_FILE_PATTERN: Final = re.compile(
+    r"(?:^|[._/])(?:test|spec|conftest|mock)s?(?:[._]|$)|_test\.", re.IGNORECASE
+)
+_USUAL_FILE_PATTERN: Final = re.compile(
+    r"db|data|conf|setting|mongo|conn|env|main|app|server|index|prisma", re.IGNORECASE
+)
 """Matches names of files that usually open the connection."""
 _NAME: Final = r"([A-Za-z][A-Za-z0-9_]{1,60}+)"
-_READ: Final = re.compile(
+_VARIABLE_READ_PATTERN: Final = re.compile(
     rf"process\.env(?:\.|\[\s*+['\"`]){_NAME}"
     rf"|\benv\.(?:str|url|db|get|int)\(\s*+['\"]{_NAME}['\"]"
     r"|(?:environ(?:\.get)?[\[(]|\b(?:getenv|Getenv|LookupEnv|GetString|MustGetenv|get_env!?|fetch_env!"
@@ -41,31 +45,35 @@ _READ: Final = re.compile(
     rf"|\b(?:env|envconfig|mapstructure)(?::|=)\"{_NAME}"
 )
 """Matches code that reads a variable."""
-_TAKEN_APART: Final = re.compile(r"\{([^{}]{1,600})\}\s*+=\s*+process\.env\b")
-_WORD: Final = re.compile(r"[A-Za-z]\w{1,60}+")
-_OF_PYDANTIC: Final = re.compile(
+_DESTRUCTURING_PATTERN: Final = re.compile(r"\{([^{}]{1,600})\}\s*+=\s*+process\.env\b")
+_WORD_PATTERN: Final = re.compile(r"[A-Za-z]\w{1,60}+")
+_PYDANTIC_FIELD_PATTERN: Final = re.compile(
     r"^[ \t]{1,8}([A-Za-z]\w{1,60}+)[ \t]*+:[ \t]*+(?:str|int|Secret\w{3}|\w*Dsn|\w*Url)\b", re.MULTILINE
 )
 """Matches a field of a class of settings, which is read from the variable of this name."""
-_OF_EXAMPLE: Final = re.compile(r"^[ \t]*+(?:export[ \t]++)?([A-Za-z]\w{1,60}+)[ \t]*+=", re.MULTILINE)
-_IMPLICIT: Final = re.compile(r"\bdj_database_url\.config\(|\benv\.db\(\s*+\)|\benv\.db_url\(\s*+\)")
+_EXAMPLE_LINE_PATTERN: Final = re.compile(
+    r"^[ \t]*+(?:export[ \t]++)?([A-Za-z]\w{1,60}+)[ \t]*+=", re.MULTILINE
+)
+_IMPLICIT_READ_PATTERN: Final = re.compile(
+    r"\bdj_database_url\.config\(|\benv\.db\(\s*+\)|\benv\.db_url\(\s*+\)"
+)
 _OF_RAILS: Final = "config/database.yml"
-_ADAPTER: Final = re.compile(r"\badapter: *+(?:postgresql|mysql2|trilogy)\b")
+_ADAPTER_PATTERN: Final = re.compile(r"\badapter: *+(?:postgresql|mysql2|trilogy)\b")
 """Matches settings of Rails, which `DATABASE_URL` replaces."""
 _IMPLICIT_NAME: Final = "DATABASE_URL"
-_IN_MEMORY: Final = re.compile(r"sqlite", re.IGNORECASE)
+_IN_MEMORY_PATTERN: Final = re.compile(r"sqlite", re.IGNORECASE)
 """Matches files whose program has another database if the variables are not set."""
-_LOCAL: Final = re.compile(
+_LOCAL_URL_PATTERN: Final = re.compile(
     r"(?:mongodb|postgres(?:ql)?|mysql)(?:\+\w{1,20})?://[^'\"\s`]{0,80}\b(?:localhost|127\.0\.0\.1)"
     r"|@tcp\((?:localhost|127\.0\.0\.1)|django\.db\.backends\.(?:postgresql|mysql)"
     r"[^{}]{0,300}['\"]HOST['\"][ \t]*+:[ \t]*+['\"](?:localhost|127\.0\.0\.1)"
 )
 """Matches the address of a database on the same machine."""
-_FOR_TESTS: Final = re.compile(r"(?:^|_)(?:TEST|TESTS|CI|SHADOW)(?:_|$)", re.IGNORECASE)
-_OF_SSL: Final = re.compile(
+_TEST_VARIABLE_PATTERN: Final = re.compile(r"(?:^|_)(?:TEST|TESTS|CI|SHADOW)(?:_|$)", re.IGNORECASE)
+_SSL_VARIABLE_PATTERN: Final = re.compile(
     r"(?:(?:DB|DATABASE|PG|POSTGRES(?:QL)?)_?)?SSL_?MODE|(?:DB|DATABASE|PG|POSTGRES(?:QL)?)_SSL"
 )
-_OF_DIALECT: Final = re.compile(r"(?:DB|DATABASE|SQL|TYPEORM)_(?:ENGINE|DIALECT|TYPE|DRIVER)")
+_DIALECT_VARIABLE_PATTERN: Final = re.compile(r"(?:DB|DATABASE|SQL|TYPEORM)_(?:ENGINE|DIALECT|TYPE|DRIVER)")
 SSL: Final = "SSL"
 DIALECT: Final = "DIALECT"
 
@@ -98,13 +106,18 @@ def read_variables(files: KnownFiles) -> FoundReads:
     local = ""
     for path in _paths(files):
         text = _text(files, path)
-        if not local and path not in _EXAMPLES and _LOCAL.search(text) and not _IN_MEMORY.search(text):
+        if (
+            not local
+            and path not in _EXAMPLES
+            and _LOCAL_URL_PATTERN.search(text)
+            and not _IN_MEMORY_PATTERN.search(text)
+        ):
             local = path
-        read = [name for name in _names(path, text) if not _FOR_TESTS.search(name)]
+        read = [name for name in _names(path, text) if not _TEST_VARIABLE_PATTERN.search(name)]
         for name in filter(is_own_secret, read):
             own_secrets.setdefault(name, path)
         names = [name for name in read if _part(name)]
-        if not names or _IN_MEMORY.search(text):
+        if not names or _IN_MEMORY_PATTERN.search(text):
             continue
         texts.append(text)
         for name in names:
@@ -118,21 +131,21 @@ def _part(name: str) -> str:
     upper = name.upper()
     if part := part_of(upper):
         return part
-    if _OF_SSL.fullmatch(upper):
+    if _SSL_VARIABLE_PATTERN.fullmatch(upper):
         return SSL
-    return DIALECT if _OF_DIALECT.fullmatch(upper) else ""
+    return DIALECT if _DIALECT_VARIABLE_PATTERN.fullmatch(upper) else ""
 
 
 def _names(path: str, text: str) -> Iterator[str]:
     if path in _EXAMPLES:
-        yield from (match[1] for match in _OF_EXAMPLE.finditer(text))
+        yield from (match[1] for match in _EXAMPLE_LINE_PATTERN.finditer(text))
         return
-    yield from (next(filter(None, match.groups())) for match in _READ.finditer(text))
-    for match in _TAKEN_APART.finditer(text):
-        yield from (word[0] for word in _WORD.finditer(match[1]))
+    yield from (next(filter(None, match.groups())) for match in _VARIABLE_READ_PATTERN.finditer(text))
+    for match in _DESTRUCTURING_PATTERN.finditer(text):
+        yield from (word[0] for word in _WORD_PATTERN.finditer(match[1]))
     if path.endswith(".py") and "BaseSettings" in text and "env_prefix" not in text:
-        yield from (match[1].upper() for match in _OF_PYDANTIC.finditer(text))
-    if _IMPLICIT.search(text) or (path == _OF_RAILS and _ADAPTER.search(text)):
+        yield from (match[1].upper() for match in _PYDANTIC_FIELD_PATTERN.finditer(text))
+    if _IMPLICIT_READ_PATTERN.search(text) or (path == _OF_RAILS and _ADAPTER_PATTERN.search(text)):
         yield _IMPLICIT_NAME
 
 
@@ -143,10 +156,10 @@ def _paths(files: KnownFiles) -> list[str]:
         for folder in ("", *files.tree.folders())
         if _NOT_CODE.isdisjoint(folder.split("/")) and not folder.startswith(".")
         for name in files.tree.names(folder)
-        if name.endswith(_SUFFIXES) and not _OF_TESTS.search(name)
+        if name.endswith(_SUFFIXES) and not _TEST_FILE_PATTERN.search(name)
     ]
     examples = [name for name in _EXAMPLES if files.has(name)]
-    usual = sorted(paths, key=lambda path: (not _USUAL.search(path), path.count("/"), path))
+    usual = sorted(paths, key=lambda path: (not _USUAL_FILE_PATTERN.search(path), path.count("/"), path))
     return [*usual[:_MAX_FILES], *examples]  # the code has the last word about where a name comes from
 
 

@@ -41,7 +41,7 @@ _ORDER: Final = ("POSTGRESQL", "MYSQL", "MONGODB", "REDIS")
 """The kinds: the first one that an application needs is its main database."""
 _RELATIONAL: Final = ("POSTGRESQL", "MYSQL")
 _DIALECTS: Final = {"POSTGRESQL": "postgres", "MYSQL": "mysql"}
-_PROVIDER: Final = re.compile(r"\bprovider\s*+=\s*+\"(postgresql|mysql|mongodb|sqlite)\"")
+_PROVIDER_PATTERN: Final = re.compile(r"\bprovider\s*+=\s*+\"(postgresql|mysql|mongodb|sqlite)\"")
 
 
 def choose_databases(files: KnownFiles, recipe: Recipe) -> None:
@@ -119,7 +119,7 @@ def _kinds_in(packages: str) -> list[KnownDatabase]:
 def _usual_kind(packages: str, reads: FoundReads) -> KnownDatabase | None:
     """Returns the kind of the variables whose names tell none, such as DB_HOST: that of the only client, or
     of the only client that the code names. None if that is not certain."""
-    if provider := _PROVIDER.search(reads.text):
+    if provider := _PROVIDER_PATTERN.search(reads.text):
         return next((kind for kind in KINDS if kind.type == provider[1].upper()), None)
     kinds = _kinds_in(packages)
     relational = [kind for kind in kinds if kind.type in _RELATIONAL]

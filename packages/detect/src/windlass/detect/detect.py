@@ -45,7 +45,7 @@ _NOT_APPLICATIONS: Final = frozenset(
     ]
 )
 _COMPOSE: Final = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
-_OWN_CODE: Final = re.compile(
+_OWN_CODE_PATTERN: Final = re.compile(
     r"(?<!\.config)(?<!^setup)(?<!\.d)"
     r"\.(?:[cm]?[jt]sx?|c|cc|cpp|cs|clj|dart|ex|go|hs|java|jl|kt|php|pl|py|r|rb|rs|scala|swift)$"
 )
@@ -172,7 +172,7 @@ def _only_folder(tree: Tree, recipe: Recipe) -> str:
     inner = _recipe_of(tree.below(path))
     is_program = bool(inner.processes or inner.build)
     has_manifest = any(language.marker(tree, path[1:], manifests_only=True) for language in languages())
-    is_beside_code = any(_OWN_CODE.search(name) for name in tree.names())
+    is_beside_code = any(_OWN_CODE_PATTERN.search(name) for name in tree.names())
     return path if is_program and not is_beside_code and (has_manifest or not recipe.install) else ""
 
 

@@ -11,24 +11,26 @@ from windlass.detect.known_files import KnownFiles
 from windlass.detect.python_code import module_file
 from windlass.detect.recipe import Recipe
 
-_HOSTS: Final = re.compile(
+_ALLOWED_HOSTS_PATTERN: Final = re.compile(
     r"^[ \t]*+ALLOWED_HOSTS[ \t]*+(?:=|\+=|\.append\(|\.extend\()(.{0,300})", re.MULTILINE
 )
-_VARIABLE: Final = re.compile(r"(?:env|config)\w*[\w.]*[\[(][ \t]*['\"]([A-Z][A-Z0-9_]{2,60})['\"]")
-_SECRET: Final = re.compile(r"^[ \t]*+SECRET_KEY[ \t]*+=[ \t]*+(\S.{0,300})", re.MULTILINE)
-_ONLY_VARIABLE: Final = re.compile(
+_VARIABLE_PATTERN: Final = re.compile(r"(?:env|config)\w*[\w.]*[\[(][ \t]*['\"]([A-Z][A-Z0-9_]{2,60})['\"]")
+_SECRET_KEY_PATTERN: Final = re.compile(r"^[ \t]*+SECRET_KEY[ \t]*+=[ \t]*+(\S.{0,300})", re.MULTILINE)
+_ONLY_VARIABLE_PATTERN: Final = re.compile(
     r"os\.(?:getenv|environ\.get)\([ \t]*+['\"]([A-Z][A-Z0-9_]{2,60})['\"][ \t]*+\)[ \t]*+(?:#.*)?"
 )
 """Matches an environment variable that has no default value."""
-_ELSE_NAME: Final = re.compile(r"\belse[ \t]++['\"](\w++(?:\.\w++)++)['\"]")
-_ALL_OF: Final = re.compile(r"^[ \t]*+from[ \t]++(\.*+[\w.]*+)[ \t]++import[ \t]++\*", re.MULTILINE)
+_ELSE_NAME_PATTERN: Final = re.compile(r"\belse[ \t]++['\"](\w++(?:\.\w++)++)['\"]")
+_STAR_IMPORT_PATTERN: Final = re.compile(
+    r"^[ \t]*+from[ \t]++(\.*+[\w.]*+)[ \t]++import[ \t]++\*", re.MULTILINE
+)
 _MAX_MODULES: Final = 8
-_OF_VARIABLE: Final = re.compile(r"[ \t]*([A-Z][A-Z0-9_]{2,60})\)")
+_OF_VARIABLE_PATTERN: Final = re.compile(r"[ \t]*([A-Z][A-Z0-9_]{2,60})\)")
 
 
 MIGRATE: Final = "python manage.py migrate --noinput"
 SETTINGS: Final = re.compile(r"DJANGO_SETTINGS_MODULE['\"][ \t]*+,[ \t]*+['\"]([\w.]++)['\"]")
-_SQLITE: Final = re.compile(r"django\.db\.backends\.sqlite3|sqlite:///")
+_SQLITE_PATTERN: Final = re.compile(r"django\.db\.backends\.sqlite3|sqlite:///")
 
 
 def apply_django_settings(
@@ -43,7 +45,7 @@ def apply_django_settings(
     _static_files(recipe, text, dependencies)
     served = _settings_text(files, _served_settings(files, module))
     recipe.problems += filter(None, (_secret_problem(served), _hosts_problem(served, text)))
-    return f"{MIGRATE} && " if _SQLITE.search(text) else ""
+    return f"{MIGRATE} && " if _SQLITE_PATTERN.search(text) else ""
 
 
 def _static_files(recipe: Recipe, settings: str, dependencies: Collection[str]) -> None:
@@ -63,14 +65,17 @@ def _served_settings(files: KnownFiles, module: str) -> str:
     manage.py."""
     project = module.partition(".")[0]
     text = files.text(files.has(f"{project}/wsgi.py", f"{project}/asgi.py"))
-    named = SETTINGS.search(text) or _ELSE_NAME.search(text)
+    named = SETTINGS.search(text) or _ELSE_NAME_PATTERN.search(text)
     return named[1] if named and module_file(files, named[1]) else module
 
 
 def _secret_problem(settings: str) -> str:
     """Returns the remedy if the secret key comes only from an environment variable; empty if it has another
     value."""
-    variables = [_ONLY_VARIABLE.fullmatch(match[1].rstrip()) for match in _SECRET.finditer(settings)]
+    variables = [
+        _ONLY_VARIABLE_PATTERN.fullmatch(match[1].rstrip())
+        for match in _SECRET_KEY_PATTERN.finditer(settings)
+    ]
     if not variables or not (variable := variables[0]) or not all(variables):
         return ""
     return (
@@ -98,7 +103,7 @@ def _hosts_problem(settings: str, chosen: str) -> str:
 
 
 def _hosts_of(settings: str) -> list[str]:
-    values = [match[1] for match in _HOSTS.finditer(settings)]
+    values = [match[1] for match in _ALLOWED_HOSTS_PATTERN.finditer(settings)]
     if (
         not values
         and "INSTALLED_APPS" in settings
@@ -110,8 +115,8 @@ def _hosts_of(settings: str) -> list[str]:
 
 
 def _variables_of(values: Sequence[str]) -> list[str]:
-    named = [match[1] for value in values for match in _VARIABLE.finditer(value)]
-    return named + [match[1] for value in values if (match := _OF_VARIABLE.match(value))]
+    named = [match[1] for value in values for match in _VARIABLE_PATTERN.finditer(value)]
+    return named + [match[1] for value in values if (match := _OF_VARIABLE_PATTERN.match(value))]
 
 
 def _is_whole(settings: str) -> bool:
@@ -126,7 +131,7 @@ def _settings_text(files: KnownFiles, module: str) -> str:
     inner = [f"{path}/{name}" for name in ("base.py", "common.py", "production.py", "__init__.py")]
     paths = [f"{path}.py", f"{path.rpartition('/')[0]}/base.py", *inner]
     for name in paths:
-        for match in _ALL_OF.finditer(files.text(name)):
+        for match in _STAR_IMPORT_PATTERN.finditer(files.text(name)):
             imported = module_file(files, _absolute(name, match[1]))
             if imported and imported not in paths and len(paths) < _MAX_MODULES:
                 paths.append(imported)

@@ -15,8 +15,8 @@ from windlass.detect.procfile import PROCFILE, Processes, main_process, processe
 from windlass.detect.recipe import ProcessType, Recipe
 from windlass.detect.tree import Tree
 
-_EXPOSE: Final = re.compile(r"^[ \t]*+EXPOSE[ \t]++(\d{1,5})\b", re.IGNORECASE | re.MULTILINE)
-_PAIR: Final = re.compile(r"( *+)(- )?( *+)([A-Za-z]\w*+):[ \t]*+(.*)")
+_EXPOSE_PATTERN: Final = re.compile(r"^[ \t]*+EXPOSE[ \t]++(\d{1,5})\b", re.IGNORECASE | re.MULTILINE)
+_PAIR_PATTERN: Final = re.compile(r"( *+)(- )?( *+)([A-Za-z]\w*+):[ \t]*+(.*)")
 _PORTS: Final = range(1, 65_536)
 
 
@@ -100,7 +100,7 @@ def _render_services(text: str) -> Iterator[dict[str, str]]:
     service: dict[str, str] = {}
     own = -1
     for line in text.splitlines():
-        if not (match := _PAIR.fullmatch(line)):
+        if not (match := _PAIR_PATTERN.fullmatch(line)):
             continue
         column = len(match[1]) + len(match[2] or "") + len(match[3])
         if match[2] and match[4] == "type":
@@ -129,7 +129,7 @@ def _app_json(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def _dockerfile(files: KnownFiles, recipe: Recipe) -> None:
-    if exposed := _EXPOSE.search(files.text("Dockerfile")):
+    if exposed := _EXPOSE_PATTERN.search(files.text("Dockerfile")):
         recipe.choose("The Dockerfile exposes it.", port=_port(int(exposed[1])))
 
 

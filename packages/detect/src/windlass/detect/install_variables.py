@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-_SETTINGS: Final = re.compile(
+_SETTINGS_PATTERN: Final = re.compile(
     r"(?:PIP|UV|POETRY|PDM|PIPENV|NPM_CONFIG|YARN|BUN|GO|CARGO|BUNDLE|COMPOSER|NUGET|HEX|MAVEN|GRADLE|PERL_CARTON)_\w+"
     r"|GO(?:PROXY|PRIVATE|NOPROXY|NOSUMDB|SUMDB|FLAGS)",
     re.IGNORECASE,
 )
 """Settings of package managers, such as a mirror."""
-_SWITCHES: Final = re.compile(
+_SWITCHES_PATTERN: Final = re.compile(
     r"(?:PUPPETEER|CYPRESS|PLAYWRIGHT|ELECTRON|SHARP|PRISMA|SENTRYCLI|CHROMEDRIVER|GECKODRIVER|SASS|GRPC"
     r"|ONNXRUNTIME_NODE|NODE_PRE_GYP|YOUTUBE_DL|FFMPEG|PSYCOPG|CMAKE)_\w{1,60}"
     r"|\w{1,40}_SKIP_\w{0,20}(?:DOWNLOAD|INSTALL)\w{0,20}|SKIP_\w{1,40}|HUSKY|DISABLE_OPENCOLLECTIVE|ADBLOCK"
@@ -27,12 +27,12 @@ _SWITCHES: Final = re.compile(
 
 def reaches_installation(name: str) -> bool:
     """Returns whether a variable of the service is passed to the installation step."""
-    return bool(_SETTINGS.fullmatch(name)) or is_switch(name)
+    return bool(_SETTINGS_PATTERN.fullmatch(name)) or is_switch(name)
 
 
 def is_switch(name: str) -> bool:
     """Returns whether a variable concerns the installation scripts of packages."""
-    return bool(_SWITCHES.fullmatch(name))
+    return bool(_SWITCHES_PATTERN.fullmatch(name))
 
 
 def switches(variables: Mapping[str, str]) -> dict[str, str]:

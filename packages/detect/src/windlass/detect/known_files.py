@@ -15,8 +15,8 @@ MAX_FILE_BYTES: Final = 1 << 20
 """Maximum size in bytes of a file that is read as a whole. Lock files may be larger; only their existence or
 beginning matters."""
 
-_TOML_LINE: Final = re.compile(r"\(at line (\d+)")
-_COMMENT: Final = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
+_TOML_LINE_PATTERN: Final = re.compile(r"\(at line (\d+)")
+_COMMENT_PATTERN: Final = re.compile(r"^[ \t]*//.*$", re.MULTILINE)
 
 
 class KnownFiles:
@@ -93,7 +93,7 @@ class _Malformed(Exception):
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(_COMMENT.sub("", text))
+        return json.loads(_COMMENT_PATTERN.sub("", text))
     except json.JSONDecodeError as error:
         raise _Malformed(f", line {error.lineno}: {error.msg}") from error
     except RecursionError as error:
@@ -106,7 +106,7 @@ def _toml(text: str) -> Any:
     try:
         return parse_toml(text)
     except ValueError as error:
-        line = _TOML_LINE.search(str(error))
+        line = _TOML_LINE_PATTERN.search(str(error))
         message = str(error).partition(" (at ")[0]
         raise _Malformed(f", line {line[1]}: {message}" if line else f": {message}") from error
 

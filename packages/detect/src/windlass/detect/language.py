@@ -16,7 +16,7 @@ from windlass.detect.tree import Tree
 
 LAST_PRECEDENCE: Final = 100
 _MAX_MANIFESTS: Final = 20
-_OUTSIDE_PATH: Final = re.compile(r"(?<![\w.*/\\-])\.\.[/\\]")
+_OUTSIDE_PATH_PATTERN: Final = re.compile(r"(?<![\w.*/\\-])\.\.[/\\]")
 """Matches a relative path that leads out of the folder."""
 
 
@@ -55,7 +55,10 @@ class Language(Struct, frozen=True, kw_only=True):
         files = KnownFiles(tree)
         names = islice(matching_files(tree, self.manifests_with_paths), _MAX_MANIFESTS)
         texts = [files.text(name) for name in names]
-        patterns = [_OUTSIDE_PATH, *([re.compile(self.inherited_value)] if self.inherited_value else [])]
+        patterns = [
+            _OUTSIDE_PATH_PATTERN,
+            *([re.compile(self.inherited_value)] if self.inherited_value else []),
+        ]
         return any(pattern.search(text) for text in texts for pattern in patterns)
 
 

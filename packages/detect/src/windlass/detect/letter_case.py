@@ -12,7 +12,7 @@ from windlass.detect.known_files import KnownFiles
 
 _SUFFIXES: Final = (".js", ".jsx", ".ts", ".tsx", ".mjs", ".cjs", ".vue", ".svelte")
 _NOT_CODE: Final = frozenset({"node_modules", "dist", "build", "vendor", "public", "static", "coverage"})
-_IMPORT: Final = re.compile(
+_IMPORT_PATTERN: Final = re.compile(
     r"(?:\bfrom|\bimport|\brequire\(|\bimport\()\s{0,4}['\"](\.{1,2}/[\w./@ -]{1,200})['\"]"
 )
 _MAX_FILES: Final = 300
@@ -63,4 +63,4 @@ def _imports(files: KnownFiles, source: str) -> Iterator[str]:
         text = files.tree.read(source, _MAX_FILE_BYTES).decode("utf-8", "replace")
     except OSError:
         return
-    yield from dict.fromkeys(match[1] for match in _IMPORT.finditer(text))
+    yield from dict.fromkeys(match[1] for match in _IMPORT_PATTERN.finditer(text))

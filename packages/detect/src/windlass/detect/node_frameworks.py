@@ -16,8 +16,8 @@ Finder = Callable[[KnownFiles, dict[str, Any]], str]
 
 _DEFAULT_CACHE: Final = "node_modules/.cache"
 _CONFIG_SUFFIXES: Final = (".js", ".mjs", ".ts", ".cjs", ".mts")
-_EXPORTS: Final = re.compile(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"]export['\"]")
-_OUT_DIR: Final = re.compile(r"\boutDir\b['\"]?[ \t]*+:[ \t]*+['\"]([\w./-]{1,200}+)['\"]")
+_EXPORTS_PATTERN: Final = re.compile(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"]export['\"]")
+_OUT_DIR_PATTERN: Final = re.compile(r"\boutDir\b['\"]?[ \t]*+:[ \t]*+['\"]([\w./-]{1,200}+)['\"]")
 
 
 def _find_nothing(files: KnownFiles, package: dict[str, Any]) -> str:
@@ -61,7 +61,7 @@ def _needs(package: dict[str, Any], *names: str) -> bool:
 
 
 def _next_export(files: KnownFiles, package: dict[str, Any]) -> str:
-    return "out" if _EXPORTS.search(_config(files, "next.config")) else ""
+    return "out" if _EXPORTS_PATTERN.search(_config(files, "next.config")) else ""
 
 
 def _astro_folder(files: KnownFiles, package: dict[str, Any]) -> str:
@@ -85,7 +85,7 @@ def _svelte_variables(files: KnownFiles, package: dict[str, Any]) -> str:
 def _vite_folder(files: KnownFiles, package: dict[str, Any]) -> str:
     if _needs(package, "express", "fastify", "koa") and text_in(package, "scripts", "start"):
         return ""
-    named = _OUT_DIR.search(_config(files, "vite.config"))
+    named = _OUT_DIR_PATTERN.search(_config(files, "vite.config"))
     folder = named[1].removeprefix("./").rstrip("/") if named else "dist"
     return "" if folder.startswith(("/", "..")) else folder
 

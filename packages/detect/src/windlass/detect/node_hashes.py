@@ -29,7 +29,7 @@ _OLD: Final[Mapping[str, range]] = {
     "vuepress": range(1, 2),
 }
 """For each package, the major versions that build with webpack 4."""
-_MAJOR: Final = re.compile(r"[~^>=v]*+\s*+(\d{1,4})\.")
+_MAJOR_PATTERN: Final = re.compile(r"[~^>=v]*+\s*+(\d{1,4})\.")
 """Matches the major version in the beginning of a range."""
 
 
@@ -38,7 +38,7 @@ def package_with_old_hashes(package: Mapping[str, Any]) -> str:
     needed = table(package, "dependencies") | table(package, "devDependencies")
     for name, versions in _OLD.items():
         wanted = needed.get(name)
-        match = _MAJOR.match(wanted.strip()) if isinstance(wanted, str) else None
+        match = _MAJOR_PATTERN.match(wanted.strip()) if isinstance(wanted, str) else None
         if match and int(match[1]) in versions:
             return f"{name} {match[1]}"
     return ""

@@ -10,9 +10,9 @@ from typing import Final
 
 from windlass.detect.recipe import MAX_LENGTH
 
-_COMMAND_SEPARATOR: Final = re.compile(r"&&|\|\||[;&|\n]")
-_END: Final = re.compile(r"[\s=&|;()'\"]+")
-_PACKAGE: Final = re.compile(r"(?:@[\w.-]++/)?[\w.-]++")
+_COMMAND_SEPARATOR_PATTERN: Final = re.compile(r"&&|\|\||[;&|\n]")
+_END_PATTERN: Final = re.compile(r"[\s=&|;()'\"]+")
+_PACKAGE_PATTERN: Final = re.compile(r"(?:@[\w.-]++/)?[\w.-]++")
 _MANAGERS: Final = frozenset(["npm", "pnpm", "yarn", "bun"])
 _RUN_WORDS: Final = frozenset(["run", "run-script"])
 _MULTI_SCRIPT_RUNNERS: Final = frozenset(["run-s", "run-p", "npm-run-all", "npm-run-all2", "concurrently"])
@@ -32,12 +32,12 @@ OWN_SCRIPTS: Final = (
     "postprepare",
 )
 """Scripts that a package manager runs during an installation, in this order. They may read any file."""
-_HOOKS: Final = re.compile(
+_HOOKS_PATTERN: Final = re.compile(
     r"(npx )?(husky|lefthook|simple-git-hooks|only-allow|is-ci|node \.husky|corepack)\b.*", re.DOTALL
 )
 """Scripts that are only useful for developers: they install Git hooks, or check which package manager is
 used."""
-_BUILDS: Final = re.compile(r"(?:build|compile|bundle)(?:[:.-]\S*+)?")
+_BUILDS_PATTERN: Final = re.compile(r"(?:build|compile|bundle)(?:[:.-]\S*+)?")
 _MAX_SCRIPTS: Final = 100
 _PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     "astro": ("astro",),
@@ -86,7 +86,7 @@ def scripts_of(package: Mapping[str, object]) -> dict[str, str]:
 
 def scripts_of_installation(scripts: Mapping[str, str]) -> list[str]:
     """Returns the names of the scripts to run after an installation, in order."""
-    return [name for name in OWN_SCRIPTS if name in scripts and not _HOOKS.fullmatch(scripts[name])]
+    return [name for name in OWN_SCRIPTS if name in scripts and not _HOOKS_PATTERN.fullmatch(scripts[name])]
 
 
 def reached_commands(scripts: Mapping[str, str], *commands: str) -> list[str]:
@@ -99,8 +99,8 @@ def runs_build(scripts: Mapping[str, str], *commands: str) -> bool:
     """Returns whether a command runs a build: a script such as `build`, or a task of this name of a program
     for workspaces."""
     texts, names = _reach(scripts, commands)
-    return any(map(_BUILDS.fullmatch, names)) or any(
-        any(map(_BUILDS.fullmatch, words[1:]))
+    return any(map(_BUILDS_PATTERN.fullmatch, names)) or any(
+        any(map(_BUILDS_PATTERN.fullmatch, words[1:]))
         for text in texts
         for words in _words_of(text)
         if words and words[0] in _RUNNERS
@@ -125,9 +125,11 @@ def needs_development(
     if runs_build(scripts, *commands):
         return True
     words = (
-        word for command in reached_commands(scripts, *commands) for word in _END.split(command[:MAX_LENGTH])
+        word
+        for command in reached_commands(scripts, *commands)
+        for word in _END_PATTERN.split(command[:MAX_LENGTH])
     )
-    names = (match[0] for word in words if (match := _PACKAGE.match(word)))
+    names = (match[0] for word in words if (match := _PACKAGE_PATTERN.match(word)))
     return any(package in development for name in names for package in (name, *_PROGRAMS.get(name, ())))
 
 
@@ -174,7 +176,7 @@ def _of_several(words: Iterable[str], scripts: Mapping[str, str]) -> Iterator[st
 
 def _words_of(text: str) -> Iterator[list[str]]:
     """Yields the words of each command in a command line, without options, assignments and `npx`."""
-    for part in _COMMAND_SEPARATOR.split(text[:MAX_LENGTH]):
+    for part in _COMMAND_SEPARATOR_PATTERN.split(text[:MAX_LENGTH]):
         words = part.replace('"', " ").replace("'", " ").split()
         while words and (words[0] in _WRAPPERS or "=" in words[0]):
             words.pop(0)

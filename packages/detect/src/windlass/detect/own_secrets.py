@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_OWN_SECRET: Final = re.compile(
+_OWN_SECRET_PATTERN: Final = re.compile(
     r"(?:(?:APP|DJANGO|FLASK|EXPRESS|NEXT_?AUTH|AUTH|BETTER_AUTH|JWT|SESSION|COOKIE|CSRF|ACCESS|REFRESH|TOKEN)_)"
     r"{0,3}SECRET(?:_KEY(?:_BASE)?|_TOKEN)?|JWT_?KEY|(?:JWT|TOKEN)\w{0,30}SECRET(?:_KEY)?|(?:ACCESS|REFRESH)_?TOKEN_?SECRET|SESSION_KEY"
 )
 
 
 def is_own_secret(name: str) -> bool:
-    return bool(_OWN_SECRET.fullmatch(name.upper()))
+    return bool(_OWN_SECRET_PATTERN.fullmatch(name.upper()))

@@ -16,7 +16,7 @@ from windlass.detect.recipe import WEB_PROCESS
 PROCFILE: Final = "Procfile"
 MAX_PROCESSES: Final = 100
 _RELEASE: Final = "release"
-_LINE: Final = re.compile(r"([A-Za-z0-9_-]{1,60}+)[ \t]*+:[ \t]*+(\S.*)")
+_LINE_PATTERN: Final = re.compile(r"([A-Za-z0-9_-]{1,60}+)[ \t]*+:[ \t]*+(\S.*)")
 
 
 class Processes(Struct, frozen=True):
@@ -38,7 +38,7 @@ def read_procfile(text: str) -> Processes:
         for number, line in enumerate(map(str.strip, text.splitlines()), 1)
         if line and not line.startswith("#")
     ]
-    matches = [_LINE.fullmatch(line) for _, line in lines]
+    matches = [_LINE_PATTERN.fullmatch(line) for _, line in lines]
     processes = processes_of(((match[1], match[2]) for match in matches if match), f"the {PROCFILE}")
     for (number, _), match in zip(lines, matches, strict=True):
         if not match:

@@ -6,13 +6,13 @@ import re
 from typing import Final
 
 _SERVERS: Final = ("server", "web", "api", "http", "app", "site", "service", "main")
-_WORDS: Final = re.compile(r"[-_.]")
+_WORDS_PATTERN: Final = re.compile(r"[-_.]")
 
 
 def server_rank(name: str, own: str = "") -> int:
     """Returns a rank for a program's name: the lower, the more likely it is a server. `own`: the project's
     name."""
-    words = _WORDS.split(name.lower())
+    words = _WORDS_PATTERN.split(name.lower())
     for rank, usual in enumerate(_SERVERS):
         if usual in words or words[-1].endswith("server"):
             return rank

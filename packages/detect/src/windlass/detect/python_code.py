@@ -20,22 +20,22 @@ _ENTRY_FILES: Final = (
 )  # fmt: skip
 _NOT_CODE: Final = frozenset({"tests", "test", "docs", "migrations", "scripts", "examples", "node_modules"})
 
-_OBJECT: Final = re.compile(
+_OBJECT_PATTERN: Final = re.compile(
     r"^(\w{1,80}+)[ \t]*+(?::[ \t]*+[\w.]++[ \t]*+)?=[ \t]*+(?:\w++\.){0,3}+(\w++)\(", re.MULTILINE
 )
-_FACTORY: Final = re.compile(r"^def (create_app|make_app|create_application)\(", re.MULTILINE)
-_FUNCTION: Final = re.compile(r"^def[ \t]++(\w{1,80}+)\(([^)\n]{0,300}+)", re.MULTILINE)
-_NEXT: Final = re.compile(r"^[^\s)#]", re.MULTILINE)
+_FACTORY_PATTERN: Final = re.compile(r"^def (create_app|make_app|create_application)\(", re.MULTILINE)
+_FUNCTION_PATTERN: Final = re.compile(r"^def[ \t]++(\w{1,80}+)\(([^)\n]{0,300}+)", re.MULTILINE)
+_NEXT_STATEMENT_PATTERN: Final = re.compile(r"^[^\s)#]", re.MULTILINE)
 """Matches the line after a function: the next line that is not indented."""
-_SERVED_OBJECT: Final = re.compile(
+_SERVED_OBJECT_PATTERN: Final = re.compile(
     r"^(?:from[ \t]++[\w.]++[ \t]++import[ \t]++(?:[\w, \t]{0,200}[, \t])?)?(app|application)\b", re.MULTILINE
 )
-_IMPORT: Final = re.compile(r"^[ \t]*+(?:from|import)[ \t]++(\w++)", re.MULTILINE)
-_PLAIN: Final = re.compile(r"[\w.-]++(?:/[\w.-]++)*+")
-_MAIN: Final = re.compile(r"^if[ \t]++__name__[ \t]*+==[ \t]*+['\"]__main__['\"]", re.MULTILINE)
-_RUN: Final = re.compile(r"\.run\(|\bserve\(|\bserve_forever\(|\brun_app\(|\.listen\(")
-_RUN_AT_TOP: Final = re.compile(r"^\w{1,80}+\.run\(", re.MULTILINE)
-_PORT: Final = re.compile(
+_IMPORT_PATTERN: Final = re.compile(r"^[ \t]*+(?:from|import)[ \t]++(\w++)", re.MULTILINE)
+_PLAIN_PATTERN: Final = re.compile(r"[\w.-]++(?:/[\w.-]++)*+")
+_MAIN_GUARD_PATTERN: Final = re.compile(r"^if[ \t]++__name__[ \t]*+==[ \t]*+['\"]__main__['\"]", re.MULTILINE)
+_RUN_CALL_PATTERN: Final = re.compile(r"\.run\(|\bserve\(|\bserve_forever\(|\brun_app\(|\.listen\(")
+_RUN_AT_TOP_PATTERN: Final = re.compile(r"^\w{1,80}+\.run\(", re.MULTILINE)
+_PORT_PATTERN: Final = re.compile(
     r"\bport\s*+=\s*+(?:int\()?(?:os\.[\w.]{1,40}+\(['\"]\w{1,40}+['\"]\s*+,\s*+(?:default\s*+=\s*+)?)?['\"]?"
     r"(\d{2,5}+)\b|['\"]PORT['\"]\s*+,\s*+(?:default\s*+=\s*+)?['\"]?(\d{2,5}+)\b",
     re.IGNORECASE,
@@ -43,9 +43,9 @@ _PORT: Final = re.compile(
 _DEFAULT_PORT: Final = 8000
 _OWN_PORTS: Final = {"flask": 5000, "quart": 5000, "bottle": 8080, "dash": 8050}
 """Ports on which the own server of a framework listens if the program names none, by its module."""
-_DELIBERATE_PORT: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
-_PUBLIC_ADDRESS: Final = re.compile(r"0\.0\.0\.0|['\"]::['\"]|\bhost\s*+=\s*+[^\s'\"]")
-_ONLY_RUNS: Final = re.compile(
+_DELIBERATE_PORT_PATTERN: Final = re.compile(r"0\.0\.0\.0|\bport\b\s*+=\s*+\w|PORT")
+_PUBLIC_ADDRESS_PATTERN: Final = re.compile(r"0\.0\.0\.0|['\"]::['\"]|\bhost\s*+=\s*+[^\s'\"]")
+_ONLY_RUNS_PATTERN: Final = re.compile(
     r"(?:[ \t]*+(?:#|(?:import|from|print|log\w*+\.\w++)\b|\w*port[ \t]*+=|$)[^\n]*+\n)*"
     r"[ \t]*+(?:app|application|server|api|uvicorn)\.run\((?:[^()]|\((?:[^()]|\([^()]*+\))*\))*\)\s*+",
     re.IGNORECASE | re.MULTILINE,
@@ -78,38 +78,38 @@ class PythonFile(Struct, frozen=True):
         return plain.replace("/", ".")
 
     def imports(self, module: str) -> bool:
-        return any(match[1] == module for match in _IMPORT.finditer(self.text))
+        return any(match[1] == module for match in _IMPORT_PATTERN.finditer(self.text))
 
     @property
     def foreign_modules(self) -> list[str]:
         """The modules that the file imports and the standard library does not contain, sorted."""
-        return sorted({match[1] for match in _IMPORT.finditer(self.text)} - sys.stdlib_module_names)
+        return sorted({match[1] for match in _IMPORT_PATTERN.finditer(self.text)} - sys.stdlib_module_names)
 
     def made_by(self, *classes: str) -> str:
         """Returns the name of the first module-level object that is an instance of one of these classes."""
-        return next((match[1] for match in _OBJECT.finditer(self.text) if match[2] in classes), "")
+        return next((match[1] for match in _OBJECT_PATTERN.finditer(self.text) if match[2] in classes), "")
 
     def makers(self, name: str) -> Iterator[Maker]:
         """Yields the module-level functions that create an instance of the class."""
         makes = re.compile(rf"\b{name}(?:\(|\s*+:$)", re.MULTILINE)
         if not makes.search(self.text):
             return
-        for match in _FUNCTION.finditer(self.text):
-            after = _NEXT.search(self.text, match.end())
+        for match in _FUNCTION_PATTERN.finditer(self.text):
+            after = _NEXT_STATEMENT_PATTERN.search(self.text, match.end())
             if makes.search(self.text, match.end(), after.start() if after else len(self.text)):
                 yield Maker(match[1], match[2])
 
     def factory(self, name: str) -> str:
         """Returns the name of a function that creates an application of this class: a function with a usual
         name, or a function without required arguments that calls the class."""
-        if match := _FACTORY.search(self.text):
+        if match := _FACTORY_PATTERN.search(self.text):
             return match[1]
         return next((maker.name for maker in self.makers(name) if maker.needs_no_arguments), "")
 
     @property
     def served_object(self) -> str:
         """The name of the application object, if the file defines or imports it under a usual name."""
-        match = _SERVED_OBJECT.search(self.text)
+        match = _SERVED_OBJECT_PATTERN.search(self.text)
         return match[1] if match else ""
 
     @property
@@ -121,23 +121,23 @@ class PythonFile(Struct, frozen=True):
         instead.
         """
         block = self._running_part
-        if not (_RUN.search(block) and _DELIBERATE_PORT.search(block)):
+        if not (_RUN_CALL_PATTERN.search(block) and _DELIBERATE_PORT_PATTERN.search(block)):
             return False
-        return bool(_PUBLIC_ADDRESS.search(block)) or not _ONLY_RUNS.fullmatch(block)
+        return bool(_PUBLIC_ADDRESS_PATTERN.search(block)) or not _ONLY_RUNS_PATTERN.fullmatch(block)
 
     @property
     def _running_part(self) -> str:
         """The code that runs only if the file is executed, without the `if __name__` line."""
-        if main := _MAIN.search(self.text):
+        if main := _MAIN_GUARD_PATTERN.search(self.text):
             return self.text[main.end() :].removeprefix(":").lstrip("\n")
-        runs = _RUN_AT_TOP.search(self.text)
+        runs = _RUN_AT_TOP_PATTERN.search(self.text)
         return self.text[runs.start() :] if runs else ""
 
     @property
     def served_port(self) -> int:
         """The first port in the text, or the default port of its framework. If the program listens on another
         port, that port is detected when it runs."""
-        numbers = (int(match[1] or match[2]) for match in _PORT.finditer(self.text))
+        numbers = (int(match[1] or match[2]) for match in _PORT_PATTERN.finditer(self.text))
         usual = next((port for module, port in _OWN_PORTS.items() if self.imports(module)), _DEFAULT_PORT)
         return next((number for number in numbers if 0 < number < 2**16), usual)
 
@@ -162,7 +162,7 @@ def python_files(
 def python_file(files: KnownFiles, path: str, dependencies: Collection[str]) -> PythonFile:
     text = files.text(path)
     folder, _, name = path.rpartition("/")
-    names = {match[1] for match in _IMPORT.finditer(text)} - sys.stdlib_module_names
+    names = {match[1] for match in _IMPORT_PATTERN.finditer(text)} - sys.stdlib_module_names
     own = {module for module in names if module not in dependencies and f"{module}.py" != name}
     return PythonFile(path, text, _base_of(files, folder, own if name != "__init__.py" else ()))
 
@@ -179,7 +179,7 @@ def _base_of(files: KnownFiles, folder: str, modules: Collection[str]) -> str:
     The file's own folder is returned if the modules are only there, because the file is run there. Files
     below `src` import from `src`.
     """
-    is_run_there = _PLAIN.fullmatch(folder) and _contains_module(files, folder, modules)
+    is_run_there = _PLAIN_PATTERN.fullmatch(folder) and _contains_module(files, folder, modules)
     if is_run_there and not any(_contains_module(files, top, modules) for top in ("", "src")):
         return folder
     return "src" if f"{folder}/".startswith("src/") else ""

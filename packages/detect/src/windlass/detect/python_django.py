@@ -11,8 +11,8 @@ from windlass.detect.python_code import module_file
 from windlass.detect.python_frameworks import ENTRY, serve_asgi, serve_wsgi
 from windlass.detect.recipe import ProcessType, Recipe
 
-_DOTTED: Final = re.compile(r"['\"](\w++(?:\.\w++)++)['\"]")
-_PLAIN: Final = re.compile(r"[\w][\w-]*+(?:/[\w][\w-]*+)?")
+_DOTTED_PATTERN: Final = re.compile(r"['\"](\w++(?:\.\w++)++)['\"]")
+_PLAIN_PATTERN: Final = re.compile(r"[\w][\w-]*+(?:/[\w][\w-]*+)?")
 """Matches a folder at most two levels deep that needs no quotes in a shell."""
 _NOT_PROJECTS: Final = frozenset({"tests", "test", "docs", "examples", "example", "node_modules", "scripts"})
 _OWN_PACKAGES: Final = ("requirements.txt", "pyproject.toml", "Pipfile", "setup.py")
@@ -57,7 +57,7 @@ def _settings_module(files: KnownFiles) -> str:
     none."""
     manage = files.text("manage.py")
     plain = [match[1] for match in SETTINGS.finditer(manage)]
-    named = [match[1] for match in _DOTTED.finditer(manage) if module_file(files, match[1])]
+    named = [match[1] for match in _DOTTED_PATTERN.finditer(manage) if module_file(files, match[1])]
     return next((module for module in (*plain, *named) if _is_served(files, module)), "")
 
 
@@ -71,7 +71,7 @@ def _folders(files: KnownFiles) -> list[str]:
     found = [
         folder
         for folder in files.tree.folders()
-        if _PLAIN.fullmatch(folder)
+        if _PLAIN_PATTERN.fullmatch(folder)
         and _NOT_PROJECTS.isdisjoint(folder.split("/"))
         and files.has(f"{folder}/manage.py")
         and not files.has(*(f"{folder}/{name}" for name in _OWN_PACKAGES))

@@ -11,12 +11,14 @@ from windlass.detect.python_views import module_with_views
 from windlass.detect.recipe import Recipe
 
 ENTRY: Final = ("main.py", "app.py")
-_DASH_SERVER: Final = re.compile(r"^(\w{1,80}+)[ \t]*+=[ \t]*+\w++\.server\b", re.MULTILINE)
+_DASH_SERVER_PATTERN: Final = re.compile(r"^(\w{1,80}+)[ \t]*+=[ \t]*+\w++\.server\b", re.MULTILINE)
 _DEPLOYED_FOLDER: Final = "app"
 """The name of the folder that is deployed, on every engine."""
 _FROM_PARENT: Final = "env PYTHONPATH=.. "
-_RELATIVE_IMPORT: Final = re.compile(r"^from[ \t]++\.\w*+[ \t]++import\b", re.MULTILINE)
-_IMPORT_BELOW: Final = re.compile(rf"^[ \t]*+(?:from|import)[ \t]++{_DEPLOYED_FOLDER}\.(\w++)", re.MULTILINE)
+_RELATIVE_IMPORT_PATTERN: Final = re.compile(r"^from[ \t]++\.\w*+[ \t]++import\b", re.MULTILINE)
+_IMPORT_BELOW_PATTERN: Final = re.compile(
+    rf"^[ \t]*+(?:from|import)[ \t]++{_DEPLOYED_FOLDER}\.(\w++)", re.MULTILINE
+)
 _ASGI: Final = ("FastAPI", "Starlette", "Litestar", "Quart", "Sanic")
 _WSGI: Final = ("Flask", "Bottle", "Dash")
 _MODULES: Final = {
@@ -147,7 +149,7 @@ def _choose_object(
         target = f"{package}{file.module}:{variable or factory}"
         serve_asgi(recipe, dependencies, target, because, more, before)
     else:
-        inner = _DASH_SERVER.search(file.text) if name == "Dash" else None
+        inner = _DASH_SERVER_PATTERN.search(file.text) if name == "Dash" else None
         target = inner[1] if inner else variable or f"'{factory}()'"
         more = f" --pythonpath {file.base}" if file.base else ""
         serve_wsgi(recipe, dependencies, f"{package}{file.module}:{target}", because, more, before)
@@ -161,10 +163,10 @@ def _parent_package(code: list[PythonFile], file: PythonFile) -> tuple[str, str,
     own = {file.path.partition("/")[0].removesuffix(".py") for file in code}
     if _DEPLOYED_FOLDER in own:
         return "", "", ""
-    if "/" not in file.path and _RELATIVE_IMPORT.search(file.text):
+    if "/" not in file.path and _RELATIVE_IMPORT_PATTERN.search(file.text):
         return _FROM_PARENT, f"{_DEPLOYED_FOLDER}.", ", and imports its neighbours as parts of a package"
     for other in code:
-        if any(match[1] in own for match in _IMPORT_BELOW.finditer(other.text)):
+        if any(match[1] in own for match in _IMPORT_BELOW_PATTERN.finditer(other.text)):
             why = f", and {other.path} imports modules below {_DEPLOYED_FOLDER}, which this folder is called"
             return _FROM_PARENT, "", why
     return "", "", ""

@@ -27,22 +27,22 @@ REQUIREMENTS: Final = (
     "requirement/requirements.txt", "reqs.txt", "req.txt",
 )  # fmt: skip
 """Requirements files, in order of precedence."""
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*+")
-_INSTALLS_MORE: Final = re.compile(r"^(?:-e|--editable|\.|.*--hash)|://", re.MULTILINE)
+_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*+")
+_INSTALLS_MORE_PATTERN: Final = re.compile(r"^(?:-e|--editable|\.|.*--hash)|://", re.MULTILINE)
 """Matches lines that install a project, and lines of a lock file to which pip cannot add packages."""
-_INCLUDE: Final = re.compile(r"(?:-r|--requirement)[ \t=]*+(\S++)")
+_INCLUDE_PATTERN: Final = re.compile(r"(?:-r|--requirement)[ \t=]*+(\S++)")
 
 
 def package_name(line: str) -> str:
     """Returns the normalized name of the package in a requirement line; empty if the line contains none."""
-    name = _NAME.match(line)
+    name = _NAME_PATTERN.match(line)
     return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
 
 
 def missing_requirements(text: str, declared: Sequence[str]) -> list[str]:
     """Returns the project's dependencies that are missing in its requirements. Empty if nothing can be
     added."""
-    if _INSTALLS_MORE.search(text):
+    if _INSTALLS_MORE_PATTERN.search(text):
         return []
     names = set(_names(text.splitlines()))
     return [line for line in declared if (name := package_name(line)) and name not in names]
@@ -61,7 +61,7 @@ def requirements_files(files: KnownFiles) -> Iterator[str]:
         yield path
         folder = path.rpartition("/")[0]
         for line in files.text(path).splitlines():
-            if included := _INCLUDE.fullmatch(line.strip()):
+            if included := _INCLUDE_PATTERN.fullmatch(line.strip()):
                 inner = f"{folder}/{included[1].removeprefix('./')}".strip("/")
                 if inner not in ahead and len(ahead) < MAX_FILES:
                     ahead.append(inner)
@@ -76,13 +76,13 @@ PIN: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """Matches a pin: one line of a requirements file, or two lines of a lock file of uv, Poetry or PDM."""
-_OWN_SETUPTOOLS: Final = re.compile(r"^setuptools[ \t]*+[=~>]", re.IGNORECASE | re.MULTILINE)
+_OWN_SETUPTOOLS_PATTERN: Final = re.compile(r"^setuptools[ \t]*+[=~>]", re.IGNORECASE | re.MULTILINE)
 
 
 def old_package_in(text: str) -> str:
     """Returns the first package in requirements or a lock file that needs an old setuptools, such as
     `gunicorn 20.1.0`. Empty if there is none, or if setuptools is pinned."""
-    if _OWN_SETUPTOOLS.search(text):
+    if _OWN_SETUPTOOLS_PATTERN.search(text):
         return ""
     for match in PIN.finditer(text):
         since = _WITHOUT_SINCE.get(match["name"].lower().replace("_", "-"))
@@ -135,7 +135,7 @@ MAX_LOCK_BYTES: Final = 8 << 20
 """Maximum bytes of a lock file that are read."""
 _OLDEST_MINOR: Final = 8
 """The oldest minor version that a range can begin with."""
-_OLDER_PYTHON_MARKER: Final = re.compile(
+_OLDER_PYTHON_MARKER_PATTERN: Final = re.compile(
     r"python(?:_full)?_version[ \t]*+(?:<=?|==)[ \t]*+['\"]3"
     r"|(?:sys_platform|platform_system|os_name)[ \t]*+==[ \t]*+['\"](?!linux|Linux|posix)"
 )
@@ -229,7 +229,7 @@ def _pins(files: KnownFiles) -> Iterator[_Pin]:
 def _pins_in(text: str, file: str) -> Iterator[_Pin]:
     for match in PIN.finditer(text):
         marker = text[match.end() : match.end() + 500].partition("\n")[0]
-        if not _OLDER_PYTHON_MARKER.search(marker):
+        if not _OLDER_PYTHON_MARKER_PATTERN.search(marker):
             yield _Pin(match["name"], match["version"], file)
 
 
@@ -240,5 +240,7 @@ def _pins_of_pipfile(text: str) -> Iterator[_Pin]:
         return
     for name in packages:
         version = text_in(packages, name, "version")
-        if version.startswith("==") and not _OLDER_PYTHON_MARKER.search(text_in(packages, name, "markers")):
+        if version.startswith("==") and not _OLDER_PYTHON_MARKER_PATTERN.search(
+            text_in(packages, name, "markers")
+        ):
             yield from _pins_in(f"{name}{version}", _PIPFILE)

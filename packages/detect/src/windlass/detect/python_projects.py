@@ -7,7 +7,7 @@ from typing import Final
 
 from windlass.detect.known_files import KnownFiles, table
 
-_OWN_REQUIREMENT: Final = re.compile(
+_OWN_REQUIREMENT_PATTERN: Final = re.compile(
     r"^[ \t]*+(?:(?:-e|--editable)[ \t=]*+)?\.(?:/|\[[\w, -]{0,100}+\])?[ \t]*+(?:#.*)?$", re.MULTILINE
 )
 """Matches a line of requirements that installs the project itself."""
@@ -15,7 +15,7 @@ _OWN_REQUIREMENT: Final = re.compile(
 
 def has_to_be_installed(files: KnownFiles, requirements: str) -> bool:
     """Returns whether the project has to be installed besides its requirements."""
-    if _OWN_REQUIREMENT.search(requirements):
+    if _OWN_REQUIREMENT_PATTERN.search(requirements):
         return False
     content = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
     is_project = bool(table(content, "project") and table(content, "build-system")) or files.has("setup.py")

@@ -9,7 +9,7 @@ from typing import Final
 RUNNERS: Final = ("uv", "poetry", "pdm", "pipenv")
 OPTIONS: Final = ("--", "--frozen", "--locked", "--no-dev", "--no-sync")
 """Options before the command that have no effect if the environment is complete."""
-_RUNNER: Final = re.compile(
+_RUNNER_PATTERN: Final = re.compile(
     rf"(^|&&|\|\||;)([ \t]*+(?:exec[ \t]++)?)(?:{'|'.join(RUNNERS)})[ \t]++run[ \t]++"
     rf"(?:(?:{'|'.join(OPTIONS)})[ \t]++){{0,5}}(?=[^\s-])(\S{{1,200}}?\.py(?=[ \t]|$))?",
     re.MULTILINE,
@@ -18,7 +18,7 @@ _RUNNER: Final = re.compile(
 
 def without_runner(command: str) -> str:
     """Returns the command that the package manager would run."""
-    return _RUNNER.sub(_program, command)
+    return _RUNNER_PATTERN.sub(_program, command)
 
 
 def _program(match: re.Match[str]) -> str:

@@ -16,14 +16,14 @@ from windlass.detect.known_files import KnownFiles
 from windlass.detect.python_code import PythonFile
 
 MAX_FILES: Final = 40
-_COMMENT: Final = re.compile(r"^[ \t]*+#.*$", re.MULTILINE)
-_IMPORT: Final = re.compile(
+_COMMENT_PATTERN: Final = re.compile(r"^[ \t]*+#.*$", re.MULTILINE)
+_IMPORT_PATTERN: Final = re.compile(
     r"^[ \t]*+(?:from[ \t]++(?P<dots>\.*+)(?P<module>[\w.]*+)[ \t]++import[ \t]++"
     r"\(?(?P<names>[\w, \t]{1,500}+)"
     r"|import[ \t]++(?P<modules>[\w., \t]{1,500}+))",
     re.MULTILINE,
 )
-_READS_PORT: Final = re.compile(
+_READS_PORT_PATTERN: Final = re.compile(
     r"(?:environ(?:\.get\(|\.setdefault\(|\[)|getenv\(|\b(?:env|config)(?:\.\w{1,20}+)?\()"
     r"[ \t\n]*+['\"]PORT['\"]"
 )
@@ -39,9 +39,11 @@ _SERVERS: Final = (
 )
 """The module that a file must import, and the call that starts the module's server."""
 _OF_SERVERS: Final = tuple((module, re.compile(pattern)) for module, pattern in _SERVERS)
-_PLACE: Final = re.compile(r"(?:,|\()[ \t\n]*+(?:['\"][\w.:]*+['\"]|None)[ \t\n]*+,[ \t\n]*+(\d{2,5})\b")
+_PLACE_PATTERN: Final = re.compile(
+    r"(?:,|\()[ \t\n]*+(?:['\"][\w.:]*+['\"]|None)[ \t\n]*+,[ \t\n]*+(\d{2,5})\b"
+)
 """Matches the port after a host: `HTTPServer(("", 8000), …)`, `start_server(serve, "0.0.0.0", 8888)`."""
-_LISTENS: Final = re.compile(r"\.listen\([ \t]*+(\d{2,5})\b")
+_LISTENS_PATTERN: Final = re.compile(r"\.listen\([ \t]*+(\d{2,5})\b")
 
 
 class PythonServer(Struct, frozen=True):
@@ -54,8 +56,8 @@ class PythonServer(Struct, frozen=True):
 def server_of(files: KnownFiles, path: str) -> PythonServer | None:
     """Returns the server that a file starts when it is run. None if no server is recognized."""
     for file in _program(files, path):
-        text = _COMMENT.sub("", file.text)
-        if _READS_PORT.search(text):
+        text = _COMMENT_PATTERN.sub("", file.text)
+        if _READS_PORT_PATTERN.search(text):
             return PythonServer(file.served_port, f"{file.path} reads the variable PORT.")
         if any((not module or file.imports(module)) and call.search(text) for module, call in _OF_SERVERS):
             return PythonServer(_port_of(file, text), f"{file.path} starts a server.")
@@ -71,7 +73,7 @@ def program_file(files: KnownFiles, module: str) -> str:
 
 
 def _port_of(file: PythonFile, text: str) -> int:
-    match = _PLACE.search(text) or _LISTENS.search(text)
+    match = _PLACE_PATTERN.search(text) or _LISTENS_PATTERN.search(text)
     number = int(match[1]) if match else 0
     return number if 0 < number < 2**16 else file.served_port
 
@@ -91,7 +93,7 @@ def _program(files: KnownFiles, path: str) -> Iterator[PythonFile]:
 def _imports(file: PythonFile) -> Iterator[str]:
     """Yields the absolute names that a file may import: modules, and names inside modules."""
     package = file.path.removeprefix("src/").split("/")[:-1]
-    for match in _IMPORT.finditer(file.text):
+    for match in _IMPORT_PATTERN.finditer(file.text):
         if match["modules"]:
             yield from (part.split()[0] for part in match["modules"].split(",") if part.split())
             continue

@@ -16,11 +16,11 @@ _REGISTRATION: Final = (
     r"|get|post|put|patch|delete|websocket)\b"
 )
 _IMPORT_OF: Final = r"^from[ \t]++(\.*+[\w.]*+)[ \t]++import[ \t]++\(?(?:[\w, \t]{{0,200}}[, \t])?{0}\b"
-_IMPORT: Final = re.compile(
+_IMPORT_PATTERN: Final = re.compile(
     r"^[ \t]*+(?:from[ \t]++(\.*+[\w.]*+)[ \t]++import[ \t]++([\w, \t]{1,200}+)|import[ \t]++([\w.]++))",
     re.MULTILINE,
 )
-_ENTRY_FILE: Final = re.compile(
+_ENTRY_FILE_PATTERN: Final = re.compile(
     r"(?:.*/)?(?:main|run|wsgi|asgi|server|startup|start|webapp|web|index|app)\.py"
 )
 
@@ -35,7 +35,7 @@ def module_with_views(code: Sequence[PythonFile], origin: PythonFile, variable: 
         match = takes.search(file.text) if file.path != origin.path and file.base == origin.base else None
         if match and origin.module.partition(".")[0] == _absolute(file, match[1]).partition(".")[0]:
             others = {*_own_modules(code, file)} - {origin.module}
-            if _has_views(file, variable) or (others and _ENTRY_FILE.fullmatch(file.path)):
+            if _has_views(file, variable) or (others and _ENTRY_FILE_PATTERN.fullmatch(file.path)):
                 return file
     return None
 
@@ -47,7 +47,7 @@ def _has_views(file: PythonFile, variable: str) -> bool:
 def _own_modules(code: Sequence[PythonFile], file: PythonFile) -> Iterator[str]:
     """Yields the repository's modules that a file imports."""
     tops = {other.module.partition(".")[0] for other in code if other.base == file.base}
-    for match in _IMPORT.finditer(file.text):
+    for match in _IMPORT_PATTERN.finditer(file.text):
         module = _absolute(file, match[1]) if match[1] is not None else match[3]
         if module.partition(".")[0] not in tops:
             continue

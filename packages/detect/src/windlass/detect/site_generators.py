@@ -11,8 +11,8 @@ from windlass.detect.known_files import KnownFiles
 from windlass.detect.python_frameworks import add_package
 from windlass.detect.recipe import Recipe
 
-_SETS_FOLDER: Final = re.compile(r"^site_dir:[ \t]*+['\"]?([\w./-]{1,200}+)", re.MULTILINE)
-_MATERIAL: Final = re.compile(r"^(?:theme:[ \t]*+|[ \t]++name:[ \t]*+)['\"]?material\b", re.MULTILINE)
+_SETS_FOLDER_PATTERN: Final = re.compile(r"^site_dir:[ \t]*+['\"]?([\w./-]{1,200}+)", re.MULTILINE)
+_MATERIAL_PATTERN: Final = re.compile(r"^(?:theme:[ \t]*+|[ \t]++name:[ \t]*+)['\"]?material\b", re.MULTILINE)
 _MANIFESTS: Final = frozenset(
     ["package.json", "pyproject.toml", "requirements.txt", "manage.py", "go.mod", "Cargo.toml", "Gemfile"]
 )
@@ -87,13 +87,13 @@ def choose_site(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str])
     because = f"{file} is there."
     text = files.text(file)
     package = generator.package
-    if generator.name == "MkDocs" and _MATERIAL.search(text):
+    if generator.name == "MkDocs" and _MATERIAL_PATTERN.search(text):
         package = "mkdocs-material"
     if not {generator.package, package} & dependencies.keys():
         add_package(recipe, package, f"{file} needs it, and no file names it.")
     if generator.name == "Hugo" and files.has("go.mod"):
         recipe.choose("go.mod is there: Hugo fetches modules with Go.", system_packages=["golang", "git"])
-    named = _SETS_FOLDER.search(text) if generator.name == "MkDocs" else None
+    named = _SETS_FOLDER_PATTERN.search(text) if generator.name == "MkDocs" else None
     folder = named[1].removeprefix("./").rstrip("/") if named else generator.folder
     if not folder.startswith(("/", "..")):
         recipe.choose(because, framework=generator.name, build=generator.build, static_folder=folder)

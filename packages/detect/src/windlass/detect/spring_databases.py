@@ -12,14 +12,14 @@ from windlass.detect.recipe import DatabaseVariable, NeededDatabase
 
 _FOLDER: Final = "src/main/resources"
 _SUFFIXES: Final = ("properties", "yml", "yaml")
-_ACTIVE: Final = re.compile(
+_ACTIVE_PATTERN: Final = re.compile(
     r"^spring\.profiles\.active[ \t]*+=[ \t]*+(\w{1,40}+)|^ {2,8}active:[ \t]*+(\w{1,40}+)", re.MULTILINE
 )
-_LINE: Final = re.compile(
+_LINE_PATTERN: Final = re.compile(
     r"^(?P<indent> *+)(?P<key>[\w.-]{1,80}+)[ \t]*+[:=][ \t]*+(?P<value>[^\n#]*+)", re.MULTILINE
 )
-_VARIABLE: Final = re.compile(r"\$\{([A-Z][A-Z0-9_]{1,60}+)[:}]")
-_JDBC: Final = re.compile(r"jdbc:(postgresql|mysql|mariadb):")
+_VARIABLE_PATTERN: Final = re.compile(r"\$\{([A-Z][A-Z0-9_]{1,60}+)[:}]")
+_JDBC_PATTERN: Final = re.compile(r"jdbc:(postgresql|mysql|mariadb):")
 _DRIVERS: Final = {
     "POSTGRESQL": re.compile(r"org\.postgresql"),
     "MYSQL": re.compile(r"mysql-connector|mariadb-java-client"),
@@ -55,7 +55,7 @@ def spring_databases(files: KnownFiles) -> list[tuple[NeededDatabase, str]]:
 def spring_secrets(files: KnownFiles) -> dict[str, str]:
     """Returns the variables with secrets of the application that the properties name, each with the file."""
     path, properties = _properties(files)
-    names = (name for value in properties.values() for name in _VARIABLE.findall(value))
+    names = (name for value in properties.values() for name in _VARIABLE_PATTERN.findall(value))
     return {name: path for name in names if is_own_secret(name)}
 
 
@@ -70,7 +70,7 @@ def _needed(type: str, source: dict[str, str]) -> NeededDatabase:
     variables: dict[str, str] = {}
     for part, own in _OWN_NAMES.items():
         text = source.get(part, "")
-        names = _VARIABLE.findall(text)
+        names = _VARIABLE_PATTERN.findall(text)
         is_whole = len(names) == 1 and re.fullmatch(r"['\"]?\$\{[^{}]*+\}['\"]?", text.strip())
         inner = {name: _part_in(name) for name in names}
         if is_whole:
@@ -101,7 +101,7 @@ def _mongo(values: dict[str, str]) -> NeededDatabase:
     variables = [
         DatabaseVariable(
             name[1]
-            if (name := _VARIABLE.search(values.get(part, "")))
+            if (name := _VARIABLE_PATTERN.search(values.get(part, "")))
             else f"SPRING_DATA_MONGODB_{part.replace('-', '').upper()}",
             value,
         )
@@ -116,7 +116,7 @@ def _part_in(name: str) -> str:
 
 def _type_of(files: KnownFiles, url: str) -> str:
     """Returns the type of the database of an address; empty if it is in memory, or of another kind."""
-    if named := _JDBC.search(url):
+    if named := _JDBC_PATTERN.search(url):
         return "POSTGRESQL" if named[1] == "postgresql" else "MYSQL"
     if not url or "jdbc:" in url:
         return ""
@@ -132,7 +132,7 @@ def _properties(files: KnownFiles) -> tuple[str, dict[str, str]]:
         return "", {}
     text = files.text(path)
     values = _values(text)
-    if active := _ACTIVE.search(text):
+    if active := _ACTIVE_PATTERN.search(text):
         profile = active[1] or active[2]
         values |= _values(
             files.text(
@@ -147,7 +147,7 @@ def _values(text: str) -> dict[str, str]:
     documents of a file of YAML, which are for other profiles, are left out."""
     values: dict[str, str] = {}
     parents: list[tuple[int, str]] = []
-    for match in _LINE.finditer(
+    for match in _LINE_PATTERN.finditer(
         re.split(r"^---[ \t]*$", text.lstrip("-\n "), maxsplit=1, flags=re.MULTILINE)[0]
     ):
         indent = len(match["indent"])

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-_NUMBERS: Final = re.compile(r"\d+(?:\.\d++)*+")
+_NUMBERS_PATTERN: Final = re.compile(r"\d+(?:\.\d++)*+")
 _DAMAGE: Final = (
     "checksum mismatch|corrupt(?:ed)?\\b|not a valid zip file|invalid (?:gzip|zip|LOC) header|zip END header"
     "|error in opening zip file|unexpected end of (?:file|ZLIB)|failed to unpack|EINTEGRITY"
@@ -86,7 +86,7 @@ class Toolchain(Struct, frozen=True, kw_only=True):
 
     def numbers_in(self, text: str) -> tuple[int, ...]:
         """Returns the first version in a text: `go version go1.26.8` is (1, 26, 8)."""
-        match = _NUMBERS.search(text)
+        match = _NUMBERS_PATTERN.search(text)
         numbers = tuple(int(part[:9]) for part in match[0].split(".")) if match else ()
         return numbers[1:] if len(numbers) > 1 and numbers[0] == self.former_major else numbers
 

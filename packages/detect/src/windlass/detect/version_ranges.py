@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_COMPARATOR: Final = re.compile(
+_COMPARATOR_PATTERN: Final = re.compile(
     r"(\^|~=|~>|~|===|==|!=|>=|<=|>|<|=)?[ \t]*+[vV]?(\d++)(?:\.(\d++|[xX*]))?(?:\.(\d++|[xX*]))?[\w.*+-]*+"
 )
 MAX_RANGE_LENGTH: Final = 200
 """Maximum characters of a range that are parsed."""
-_HYPHEN_RANGE: Final = re.compile(r"(\S++)[ \t]++-[ \t]++(\S++)")
+_HYPHEN_RANGE_PATTERN: Final = re.compile(r"(\S++)[ \t]++-[ \t]++(\S++)")
 _NAMES: Final = {"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24"}
 """Code names of Node's long-term releases, which .nvmrc may contain: `lts/jod`."""
 
@@ -33,7 +33,7 @@ def is_in_range(version: str, version_range: str) -> bool:
 def plain_version(version_range: str) -> str:
     """Returns the numbers of a range that consists of one version or version prefix, such as `v20.11`. Empty
     for other ranges."""
-    match = _COMPARATOR.fullmatch(without_name(version_range[:MAX_RANGE_LENGTH]))
+    match = _COMPARATOR_PATTERN.fullmatch(without_name(version_range[:MAX_RANGE_LENGTH]))
     return (
         ".".join(map(str, _numbers_before_wildcard(match)))
         if match and match[1] in (None, "=", "==", "===")
@@ -48,8 +48,8 @@ def without_name(version_range: str) -> str:
 
 
 def _satisfies(version: Numbers, alternative: str) -> bool:
-    text = _HYPHEN_RANGE.sub(r">=\1 <=\2", without_name(alternative))
-    return all(_compares(version, match) for match in _COMPARATOR.finditer(text))
+    text = _HYPHEN_RANGE_PATTERN.sub(r">=\1 <=\2", without_name(alternative))
+    return all(_compares(version, match) for match in _COMPARATOR_PATTERN.finditer(text))
 
 
 def _compares(version: Numbers, match: re.Match[str]) -> bool:
@@ -89,7 +89,7 @@ def _numbers_before_wildcard(match: re.Match[str]) -> Numbers:
 
 
 def _numbers(version: str) -> Numbers:
-    match = _COMPARATOR.search(version)
+    match = _COMPARATOR_PATTERN.search(version)
     return _numbers_before_wildcard(match) if match else ()
 
 

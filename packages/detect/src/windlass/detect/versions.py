@@ -8,11 +8,11 @@ from typing import Final
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.recipe import Recipe
 
-_VERSION: Final = re.compile(r"[\w.*^~<>=!|, +/-]{1,60}")
+_VERSION_PATTERN: Final = re.compile(r"[\w.*^~<>=!|, +/-]{1,60}")
 
 
 def choose_version(recipe: Recipe, version: str, file: str) -> None:
-    if _VERSION.fullmatch(version.strip()):
+    if _VERSION_PATTERN.fullmatch(version.strip()):
         recipe.choose(f"{file} names it.", language_version=version.strip())
 
 

@@ -25,7 +25,7 @@ from windlass.engines.engine import EngineError, ExecutionRequest, TerminalSize
 _TERMINAL_VARIABLE: Final = "TERM=xterm-256color"
 _END_OF_INPUT: Final = b"\x04"
 _CHECK_INTERVAL, _END_TIMEOUT = 0.02, 5.0
-_START_REFUSED: Final = re.compile(rb'OCI runtime exec failed: .*?exec: "([^"]{1,300})": (.+)', re.S)
+_START_REFUSED_PATTERN: Final = re.compile(rb'OCI runtime exec failed: .*?exec: "([^"]{1,300})": (.+)', re.S)
 """Matches the engine's output for a program that could not be started."""
 _MAX_REFUSAL_BYTES: Final = 4096
 """Maximum size of this output in bytes. A program may write the same, followed by much more."""
@@ -197,7 +197,7 @@ async def _with_explanation(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes
 
 
 def _explain(piece: bytes) -> bytes:
-    refused = _START_REFUSED.fullmatch(piece) if len(piece) <= _MAX_REFUSAL_BYTES else None
+    refused = _START_REFUSED_PATTERN.fullmatch(piece) if len(piece) <= _MAX_REFUSAL_BYTES else None
     if not refused:
         return piece
     program, reason = refused[1], refused[2].rstrip().removesuffix(b": unknown")

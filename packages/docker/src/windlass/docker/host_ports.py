@@ -28,8 +28,8 @@ limit of a container counts."""
 MAX_SKIPPED_PORTS: Final = 1000
 PORT_IN_USE_ERROR: Final = "port is already allocated"
 
-_PORT_IN_USE: Final = re.compile(rf"{PORT_IN_USE_ERROR}|address already in use")
-_PORT: Final = re.compile(r":(\d{1,5})\b")
+_PORT_IN_USE_PATTERN: Final = re.compile(rf"{PORT_IN_USE_ERROR}|address already in use")
+_PORT_PATTERN: Final = re.compile(r":(\d{1,5})\b")
 _MAX_LABEL_LENGTH: Final = 4096
 """Maximum length of the ports label, in characters."""
 
@@ -86,9 +86,9 @@ class HostPorts:
 
     def skip(self, refused: EngineRefused) -> bool:
         """Records the port that the engine reports as in use. Returns whether a port was newly recorded."""
-        if not _PORT_IN_USE.search(refused.message):
+        if not _PORT_IN_USE_PATTERN.search(refused.message):
             return False
-        taken = {int(port) for port in _PORT.findall(refused.message)}
+        taken = {int(port) for port in _PORT_PATTERN.findall(refused.message)}
         new = taken.intersection(PORT_RANGE) - self._skipped
         if len(self._skipped) + len(new) > MAX_SKIPPED_PORTS:  # old entries may be free again
             self._skipped.clear()

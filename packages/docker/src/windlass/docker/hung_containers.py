@@ -14,14 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_ID: Final = re.compile(r"[0-9a-f]{64}")
+_ID_PATTERN: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def kill_processes(container: str, proc: Path = Path("/proc")) -> int:
     """Kills the processes in the control groups of a container, given by its id. Returns their number; 0 if
     the engine runs elsewhere, or if Windlass may not kill them."""
     killed = 0
-    if not _ID.fullmatch(container):
+    if not _ID_PATTERN.fullmatch(container):
         return killed
     for process in proc.glob("[0-9]*"):
         with suppress(OSError):

@@ -19,7 +19,7 @@ _TCP_TABLES: Final = ("/proc/net/tcp", "/proc/net/tcp6")
 _NAME_SERVER: Final = "127.0.0.11"
 """The address of the Docker engine's own DNS server in each container."""
 _TIMEOUT: Final = 5.0
-_ID: Final = re.compile(r"[0-9a-f]{64}")
+_ID_PATTERN: Final = re.compile(r"[0-9a-f]{64}")
 
 
 async def listeners(docker: Docker, container: str) -> list[ListeningPort]:
@@ -58,6 +58,6 @@ def _read_here(pid: int, container: str) -> str | None:
     to the container: the engine may run in another process namespace."""
     process = Path(f"/proc/{pid}")
     with suppress(OSError):
-        if _ID.fullmatch(container) and container in (process / "cgroup").read_text():
+        if _ID_PATTERN.fullmatch(container) and container in (process / "cgroup").read_text():
             return "".join((process / table).read_text() for table in ("net/tcp", "net/tcp6"))
     return None

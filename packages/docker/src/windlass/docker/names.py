@@ -46,7 +46,7 @@ ALL_LABELS: Final = (
 """All labels of an instance. Other containers get them with empty values, because they would otherwise
 inherit them from their image."""
 
-_UNIQUE_PREFIX: Final = re.compile(r"z[0-9a-f]{8}-")
+_UNIQUE_PREFIX_PATTERN: Final = re.compile(r"z[0-9a-f]{8}-")
 _MAX_LABEL_LENGTH: Final = 63
 """Maximum length of a host name label (RFC 1035)."""
 
@@ -92,7 +92,11 @@ def unique_name(service: str, name: str) -> str:
 def aliases(workload: Workload) -> Sequence[str]:
     """Returns the host names of a service in its network. Skips a plain name that could be the unique name of
     another service."""
-    plain = [] if not workload.known_as or _UNIQUE_PREFIX.match(workload.known_as) else [workload.known_as]
+    plain = (
+        []
+        if not workload.known_as or _UNIQUE_PREFIX_PATTERN.match(workload.known_as)
+        else [workload.known_as]
+    )
     return (unique_name(workload.service, workload.name), *plain)
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from windlass.base.log import log
 
 _log = log("engines.docker")
-_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _POSITION_BYTES: Final = 256
 """Fixed size of a stored position in bytes. A single write overwrites the previous position, so that a killed
 process never leaves a partial one."""
@@ -36,7 +36,7 @@ class Position(Struct):
 
 def is_container_id(id: object) -> bool:
     """Returns whether an id is safe as a file name. The engine is not trusted."""
-    return isinstance(id, str) and _ID.fullmatch(id) is not None
+    return isinstance(id, str) and _ID_PATTERN.fullmatch(id) is not None
 
 
 class Positions:

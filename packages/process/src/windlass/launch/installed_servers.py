@@ -17,7 +17,7 @@ from windlass.base import subprocesses
 from windlass.launch.launch_variables import INSTALLER_VARIABLE
 
 TIMEOUT: Final = 10
-_VERSION = re.compile(r"\d+(?:\.\d+)*")
+_VERSION_PATTERN = re.compile(r"\d+(?:\.\d+)*")
 
 
 class ServerFolders(Struct, frozen=True):
@@ -107,7 +107,7 @@ async def _inspect_program(kind: str, program: Path) -> InstalledServer | None:
     else:
         product = "PostgreSQL"
     # The first number is the version once the program's path is removed, which may contain digits.
-    version = _VERSION.search(answer.replace(str(program), ""))
+    version = _VERSION_PATTERN.search(answer.replace(str(program), ""))
     if version is None:
         return None
     if product == "MariaDB":

@@ -19,7 +19,7 @@ LISTEN_VARIABLE: Final = "WINDLASS_LISTEN"
 """The address to listen on if the instance has its own network."""
 LOOPBACK: Final = "127.0.0.1"
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
+_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -69,7 +69,7 @@ def data_of(variables: Variables, name: str, own: str = "") -> Path:
 
 def name_of(variables: Variables, variable: str, otherwise: str) -> str:
     name = variables.get(variable) or otherwise
-    if not _NAME.fullmatch(name):
+    if not _NAME_PATTERN.fullmatch(name):
         raise LaunchRefused(
             f"{variable} must begin with a letter and continue with up to 62 letters, digits, `_` or `-`, "
             f"and is {name!r}"

@@ -15,7 +15,7 @@ from windlass.engines.workload import Outcome
 from windlass.process.memory_shares import MemoryUse
 from windlass.process.records import Record
 
-_PORT_IN_USE: Final = re.compile(
+_PORT_IN_USE_PATTERN: Final = re.compile(
     rb"EADDRINUSE|address (?:is )?already in use|errno 98\b|address in use", re.IGNORECASE
 )
 _SIGNAL_MEANINGS: Final = {
@@ -172,7 +172,7 @@ def filled_the_disk(share: DiskShare, space: DiskSpace) -> str:
 
 def is_port_taken(words: bytes) -> bool:
     """Returns whether the last output of a program says that its port is in use."""
-    return bool(_PORT_IN_USE.search(words))
+    return bool(_PORT_IN_USE_PATTERN.search(words))
 
 
 def port_taken(reason: str, internal: Collection[int], holder: str) -> str:

@@ -52,9 +52,9 @@ environment can connect to it."""
 _LOCK_TIMEOUT: Final = 10.0
 """Seconds to wait while another engine creates a network."""
 _LOCALHOST_LINES: Final = ("127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback")
-_HOST_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_HOST_NAME_PATTERN: Final = re.compile(r"(?!localhost\Z|ip6-)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 """Valid names of services in the hosts file. A name with a dot could be the name of a public server."""
-_MACHINE_NAME: Final = re.compile(r"(?!localhost\Z|ip6-)[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
+_MACHINE_NAME_PATTERN: Final = re.compile(r"(?!localhost\Z|ip6-)[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
 
 
 class HolderNote(Process, frozen=True):
@@ -146,7 +146,7 @@ class Networks:
         """Makes a service known to all instances of an environment under one name. Removes its earlier
         name."""
         known = self._names.setdefault(environment, {})
-        if _HOST_NAME.match(name) and known.get(address) != name:
+        if _HOST_NAME_PATTERN.match(name) and known.get(address) != name:
             await self._run(lambda: self._write_name(environment, name, address))
             known[address] = name
 
@@ -351,7 +351,7 @@ def _write_hosts(file: Path, services: Sequence[str]) -> None:
     unless a service has that name."""
     name = socket.gethostname()
     named = {service.split()[1] for service in services}
-    own = [f"{LOOPBACK} {name}"] if _MACHINE_NAME.match(name) and name.lower() not in named else []
+    own = [f"{LOOPBACK} {name}"] if _MACHINE_NAME_PATTERN.match(name) and name.lower() not in named else []
     # Written in place, because instances have mounted this file.
     with file.open("r+" if file.exists() else "w") as written:
         written.write("\n".join([*_LOCALHOST_LINES, *own, *services, ""]))

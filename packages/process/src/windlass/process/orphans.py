@@ -16,7 +16,7 @@ from windlass.process.kill import end_these
 from windlass.process.process_table import EXECUTED_BY, OwnedProcess, ProcessCounter, ProcessTable
 from windlass.process.records import RecordStore
 
-_EXECUTED_BY: Final = re.compile(rb"[0-9]{1,10}\.[0-9]{1,20}\.[0-9a-f-]{1,36}")
+_EXECUTED_BY_PATTERN: Final = re.compile(rb"[0-9]{1,10}\.[0-9]{1,20}\.[0-9a-f-]{1,36}")
 
 
 class Orphans:
@@ -70,7 +70,7 @@ def _is_orphan(process: OwnedProcess) -> bool:
     if not Path(process.home).exists():
         return True
     said = (kernel.marks(process.stat.thread, [EXECUTED_BY]) or {}).get(EXECUTED_BY, b"")
-    if not _EXECUTED_BY.fullmatch(said):
+    if not _EXECUTED_BY_PATTERN.fullmatch(said):
         return False
     # A command that was executed in an instance is useless after the engine that waits for it has ended.
     pid, start, boot = said.decode().split(".", 2)

@@ -35,7 +35,7 @@ from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.rollout.removed_generations import RECORDS_FOLDER, RemovedGenerations
 
 _log = log("engines.process")
-_SAFE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
+_SAFE_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}\Z")
 _PRIVATE_MODE: Final = 0o700
 _MAX_LOCK_PAUSE: Final = 0.1
 """Longest pause in seconds between two attempts to get a lock that another process holds."""
@@ -296,7 +296,7 @@ def pods_without_network(folder: Path) -> list[str]:
 
 def safe(name: str) -> str:
     """Returns the name unchanged if it is a safe folder name. Raises an EngineError otherwise."""
-    if not _SAFE_NAME.match(name):
+    if not _SAFE_NAME_PATTERN.match(name):
         raise EngineError(f"{name!r} cannot be the name of a folder: use letters, digits, dots and dashes")
     return name
 

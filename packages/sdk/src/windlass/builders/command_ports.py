@@ -17,21 +17,21 @@ from windlass.base.lazy import lazy_pattern
 from windlass.builders.dockerfile_hints import Command, ExecForm, Shell, text_of
 from windlass.detect import Recipe
 
-_PORT: Final = lazy_pattern(
+_PORT_PATTERN: Final = lazy_pattern(
     r"(?<![\w.:'$-])(?P<flag>(?:-b|--[a-z]+)=)?(?P<before>0\.0\.0\.0:|:|--(?:[a-z]+[.-])?port[= ]|-[pl] )"
     r"(?P<port>\d{2,5})(?![\w.:])"
 )
-_SERVER: Final = lazy_pattern(
+_SERVER_PATTERN: Final = lazy_pattern(
     r"(?:^|[\s/&;'\"])(?:gunicorn|uvicorn|hypercorn|daphne|granian|waitress-serve|fastapi (?:run|dev)"
     r"|streamlit run|flask (?:\S+ ){0,3}run|manage\.py runserver|http\.server|puma|rackup|unicorn"
     r"|thin start|rails s(?:erver)?|php -S|next start|http-server)(?:\s|$)"
 )
-_FILE: Final = lazy_pattern(r"(?:^|[\s/])(?P<stem>\w[\w-]*)\.(?:py|[cm]?js|rb)(?:\s|$)")
+_FILE_PATTERN: Final = lazy_pattern(r"(?:^|[\s/])(?P<stem>\w[\w-]*)\.(?:py|[cm]?js|rb)(?:\s|$)")
 DEFAULT_PORT: Final = 8000
 """The assumed port of a server whose command contains no port. If the server is found to listen on another
 port, that port is used."""
-_ASKS_FOR_PORT: Final = lazy_pattern(r"\$(?:PORT\b|\{PORT\b)")
-_WORKER: Final = lazy_pattern(
+_ASKS_FOR_PORT_PATTERN: Final = lazy_pattern(r"\$(?:PORT\b|\{PORT\b)")
+_WORKER_PATTERN: Final = lazy_pattern(
     r"(?<![\w-])(?:workers?|celery|sidekiq|resque|rq|dramatiq|huey|beat|scheduler|queue:work|good_job|bot)(?![\w-])"
 )
 _WRAPPER_WORDS: Final = frozenset(
@@ -58,9 +58,9 @@ def web_port(command: Command | None, recipe: Recipe) -> int:
     if command is None:
         return 0
     text = text_of(command)
-    if _SERVER.search(text):
+    if _SERVER_PATTERN.search(text):
         return recipe.port or DEFAULT_PORT
-    file = _FILE.search(text)
+    file = _FILE_PATTERN.search(text)
     if file and not re.search(rf"\b{re.escape(file['stem'])}\b", recipe.start):
         return 0
     if not file and not _may_be_started_by(text, recipe):
@@ -76,12 +76,12 @@ def _may_be_started_by(text: str, recipe: Recipe) -> bool:
 
 def asks_for_port(text: str) -> bool:
     """Returns whether a command line uses the variable PORT."""
-    return bool(_ASKS_FOR_PORT.search(text))
+    return bool(_ASKS_FOR_PORT_PATTERN.search(text))
 
 
 def names_worker(text: str) -> bool:
     """Returns whether a command line names a program that does not listen, such as a worker."""
-    return bool(_WORKER.search(text))
+    return bool(_WORKER_PATTERN.search(text))
 
 
 def with_given_port(command: Command, number: int) -> Command:
@@ -98,7 +98,7 @@ def _matches(command: Command, exposed: Collection[int]) -> list[re.Match[str]]:
     short = ("-p ", "-l ")
     return [
         match
-        for match in _PORT.finditer(text_of(command))
+        for match in _PORT_PATTERN.finditer(text_of(command))
         if match["before"] not in short or int(match["port"]) in exposed
     ]
 
@@ -108,4 +108,4 @@ def _text_with(text: str, number: int) -> str:
         start = f"{match['flag'] or ''}{match['before']}"
         return f"{start}${{WINDLASS_PORT_{number}:-{number}}}" if int(match["port"]) == number else match[0]
 
-    return _PORT.sub(given, text)
+    return _PORT_PATTERN.sub(given, text)

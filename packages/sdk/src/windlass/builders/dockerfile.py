@@ -31,10 +31,10 @@ MAX_INSTRUCTIONS: Final = 1000
 memory."""
 
 # Control characters that parsers interpret differently, as blanks or line ends.
-_CONTROL = re.compile(r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f]")
-_DIRECTIVE = re.compile(r"#\s*+([A-Za-z][A-Za-z0-9]*+)\s*+=\s*+(.+)")
+_CONTROL_PATTERN = re.compile(r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f]")
+_DIRECTIVE_PATTERN = re.compile(r"#\s*+([A-Za-z][A-Za-z0-9]*+)\s*+=\s*+(.+)")
 _DIRECTIVES: Final = ("syntax", "escape", "check")
-_STAGE = re.compile(r"[a-z][a-z0-9._-]*")
+_STAGE_PATTERN = re.compile(r"[a-z][a-z0-9._-]*")
 
 
 class Stage(Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ class Dockerfile(Struct, frozen=True, kw_only=True):
 def read(text: str) -> Dockerfile:
     if len(text) > MAX_LENGTH:
         raise DockerfileError(1, f"the file is longer than {MAX_LENGTH // 1024} KiB")
-    if control := _CONTROL.search(text):
+    if control := _CONTROL_PATTERN.search(text):
         raise DockerfileError(
             text.count("\n", 0, control.start()) + 1,
             f"remove the control character {control[0]!a} (lines end with \\n or \\r\\n)",
@@ -157,7 +157,7 @@ def _stage(index: int, start: Instruction, inside: tuple[Instruction, ...], esca
     if len(parts) not in (1, 3) or (len(parts) == 3 and parts[1].lower() != "as"):
         raise DockerfileError(start.line, "FROM takes an image, or an image AS a name")
     name = parts[2].lower() if len(parts) == 3 else ""
-    if name and not _STAGE.fullmatch(name):
+    if name and not _STAGE_PATTERN.fullmatch(name):
         raise DockerfileError(start.line, f"{short(parts[2])} is not a name for a stage")
     return Stage(
         index=index,
@@ -205,7 +205,7 @@ def _escape(lines: list[str]) -> str:
     the directives."""
     escape, seen = "\\", set()
     for place, line in enumerate(lines):
-        directive = _DIRECTIVE.fullmatch(line.strip())
+        directive = _DIRECTIVE_PATTERN.fullmatch(line.strip())
         if not directive or (name := directive[1].lower()) not in _DIRECTIVES:
             break
         if name in seen:

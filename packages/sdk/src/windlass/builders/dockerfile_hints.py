@@ -22,7 +22,7 @@ MAX_PORTS: Final = 100
 MAX_EXPANDED_LENGTH: Final = 8 * 1024 * 1024
 """Maximum characters that all variables of one Dockerfile may expand to."""
 
-_PORTS: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(\w+))?", re.ASCII)
+_PORTS_PATTERN: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(\w+))?", re.ASCII)
 _SKIP_REASONS: Final = {
     "ADD": "the files of the repository are used where they are",
     "COPY": "the files of the repository are used where they are",
@@ -208,7 +208,7 @@ def _path(workdir: str, path: str) -> str:
 
 
 def _ports(instruction: Instruction, word: str) -> Iterator[int]:
-    ports = _PORTS.fullmatch(word)
+    ports = _PORTS_PATTERN.fullmatch(word)
     low, high = (int(ports[1]), int(ports[2] or ports[1])) if ports else (0, 0)
     if not 0 < low <= high < min(low + MAX_PORTS, 65_536):
         raise DockerfileError(instruction.line, f"EXPOSE {word[:40]} is not a port, nor a range of ports")

@@ -19,20 +19,20 @@ from windlass.builders.substitution import words
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _EXPANDED_VARIABLE: Final = rf"\$\{{{_NAME}(?::?[-+][A-Za-z0-9_./:,=@-]*)?\}}|\$(?!\{{)"
-_PIECE: Final = lazy_pattern(
+_PIECE_PATTERN: Final = lazy_pattern(
     rf"""[^\s'"\\$]+|\\.|{_EXPANDED_VARIABLE}|'[^']*'|"(?:[^"\\$]|\\.|{_EXPANDED_VARIABLE})*\"""",
     re.DOTALL,
 )
 """Matches a part of a word. The pattern has no possessive group around alternatives, because Python up to
 3.11.4 has a bug there (gh-106052)."""
-_OPENING: Final = lazy_pattern(
+_OPENING_PATTERN: Final = lazy_pattern(
     r"[0-9]*<<(?P<dash>-?)(?P<quote>['\"]?)(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*)(?P=quote)"
 )
-_NO_OPENING: Final = lazy_pattern(r"[0-9]*(?:<<-?\Z|<<<|<[^<$\\'\"]|[^0-9<$\\]|\$\()")
+_NO_OPENING_PATTERN: Final = lazy_pattern(r"[0-9]*(?:<<-?\Z|<<<|<[^<$\\'\"]|[^0-9<$\\]|\$\()")
 """Matches the beginning of words that are never heredocs. In any other word with `<<`, an escape or a
 variable before it could expand to nothing."""
-_HERE_STRING: Final = lazy_pattern("<{3,}")
-_JOINED: Final = lazy_pattern(r"""<[<\\$}'"]""")
+_HERE_STRING_PATTERN: Final = lazy_pattern("<{3,}")
+_JOINED_PATTERN: Final = lazy_pattern(r"""<[<\\$}'"]""")
 """Pairs of characters that could form a heredoc after escapes, variables and quotes are removed."""
 
 UNCERTAIN: Final = (
@@ -48,14 +48,14 @@ class Opening(Struct, frozen=True):
 
 def openings(line: str) -> list[Opening]:
     """Returns the heredocs that begin in a line. Raises ValueError if parsers could disagree."""
-    others = _HERE_STRING.sub("|", line)
-    if others.count("<") < 2 or not _JOINED.search(others):
+    others = _HERE_STRING_PATTERN.sub("|", line)
+    if others.count("<") < 2 or not _JOINED_PATTERN.search(others):
         return []
     found = []
     for word in _words(line):
-        if opening := _OPENING.fullmatch(word):
+        if opening := _OPENING_PATTERN.fullmatch(word):
             found.append(Opening(opening["name"], bool(opening["dash"])))
-        elif word.count("<") > 1 and not _NO_OPENING.match(word):
+        elif word.count("<") > 1 and not _NO_OPENING_PATTERN.match(word):
             raise ValueError(UNCERTAIN)
     return found
 
@@ -66,7 +66,7 @@ def _words(line: str) -> list[str]:
         if line[at] in " \t":
             at, is_inside = at + 1, False
             continue
-        if not (piece := _PIECE.match(line, at)):
+        if not (piece := _PIECE_PATTERN.match(line, at)):
             raise ValueError(UNCERTAIN)
         if not is_inside:
             found.append("")
@@ -102,10 +102,10 @@ MAY_BE_EMPTY: Final = frozenset({"CMD", "ENTRYPOINT"})
 FLAGGED: Final = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
 WITH_HEREDOCS: Final = frozenset({"ADD", "COPY", "ONBUILD", "RUN"})
 
-_VARIABLE = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
-_LIKE_JSON = lazy_pattern(r"\[\s*[\"\]]")
+_VARIABLE_PATTERN = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_LIKE_JSON_PATTERN = lazy_pattern(r"\[\s*[\"\]]")
 """Matches the beginning of a list, which BuildKit parses as JSON whatever follows."""
-_FLAG = lazy_pattern(r"--([a-z-]+)(?:=(\S*))?(?=\s|\Z)")
+_FLAG_PATTERN = lazy_pattern(r"--([a-z-]+)(?:=(\S*))?(?=\s|\Z)")
 
 
 class DockerfileError(Exception):
@@ -143,7 +143,7 @@ class Instruction(Struct, frozen=True, kw_only=True):
             found = openings(written or self.shown) if self.name in WITH_HEREDOCS else []
         except ValueError as error:
             raise DockerfileError(self.line, str(error)) from error
-        if found and _LIKE_JSON.match(self.text):
+        if found and _LIKE_JSON_PATTERN.match(self.text):
             raise DockerfileError(self.line, UNCERTAIN)
         if found and self.name == "ONBUILD":
             raise DockerfileError(
@@ -199,7 +199,7 @@ def _check(parsed: Instruction, escape: str) -> None:
 
 def _flags(name: str, text: str) -> tuple[tuple[tuple[str, str], ...], str]:
     flags: list[tuple[str, str]] = []
-    while name in FLAGGED and (flag := _FLAG.match(text)):
+    while name in FLAGGED and (flag := _FLAG_PATTERN.match(text)):
         flags.append((flag[1], flag[2] or ""))
         text = text[flag.end() :].lstrip()
     return tuple(flags), text
@@ -250,7 +250,7 @@ def arguments(instruction: Instruction, escape: str) -> list[Argument]:
     declared = []
     for word in words(instruction.text, escape):
         name, equals, default = word.partition("=")
-        if not _VARIABLE.fullmatch(name):
+        if not _VARIABLE_PATTERN.fullmatch(name):
             raise DockerfileError(instruction.line, f"{short(word)} is not a name for an ARG")
         declared.append(Argument(name, default if equals else None, instruction.line))
     return declared

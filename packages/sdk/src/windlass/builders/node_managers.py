@@ -16,7 +16,7 @@ from msgspec import Struct
 from windlass.builders.small_files import read_small_text
 from windlass.detect.node_locks import LOCK_FILES, MAX_LOCK_BYTES, version_by_lock
 
-_PACKAGE_MANAGER: Final = re.compile(
+_PACKAGE_MANAGER_PATTERN: Final = re.compile(
     r"(npm|pnpm|yarn|bun)@(\d++(?:\.\d++){0,2}(?:-[\w.]{1,40}+)?)(?:\+[\w.]++)?"
 )
 SETTINGS: Final = (".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "pnpm-workspace.yaml", "bunfig.toml")
@@ -112,7 +112,7 @@ class PackageManager(Struct, frozen=True, kw_only=True):
 def manager_of(folder: Path, named: str) -> PackageManager:
     """Returns the package manager that packageManager in package.json declares, otherwise that of the lock
     file, otherwise npm."""
-    match = _PACKAGE_MANAGER.fullmatch(named.strip())
+    match = _PACKAGE_MANAGER_PATTERN.fullmatch(named.strip())
     for lock, name in LOCK_FILES:
         if (folder / lock).is_file() and (match is None or match[1] == name):
             version = match[2] if match else _version_by_lock(folder, lock)

@@ -37,7 +37,7 @@ _NOT_OF_DOCKERFILES: Final = (
     "static_fallback",
 )
 """Values of a recipe that no builder uses with a Dockerfile."""
-_CHECKED_PORT: Final = re.compile(
+_CHECKED_PORT_PATTERN: Final = re.compile(
     r"\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0):([1-9]\d{1,3}|[1-5]\d{4})\b", re.ASCII
 )
 """Matches the port in the address that a HEALTHCHECK asks."""
@@ -179,7 +179,7 @@ def _choose_port(recipe: Recipe, detected: Recipe, name: str, hints: Hints) -> N
     if (named := hints.environment.get("PORT", "")).isdecimal() and 0 < int(named[:6]) < 2**16:
         recipe.choose(f"{without}, and sets PORT to this one.", port=int(named[:6]))
     checks = [step.shown for step in hints.skipped if step.shown.upper().startswith("HEALTHCHECK")]
-    if checks and (asked := _CHECKED_PORT.search(checks[-1])):
+    if checks and (asked := _CHECKED_PORT_PATTERN.search(checks[-1])):
         recipe.choose(f"{without}, and its HEALTHCHECK asks this one.", port=int(asked[1]))
     if port := web_port(hints.command, detected):
         usual = detected.reasons.get("port", "Its server listens there unless PORT names another.")

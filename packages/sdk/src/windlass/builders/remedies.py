@@ -385,18 +385,18 @@ _RULES: Final[tuple[tuple[TextSearch, str], ...]] = tuple(
     )
 )
 _KILLED_EXIT_CODE: Final = 137
-_ERROR_LINE: Final = lazy_pattern(
+_ERROR_LINE_PATTERN: Final = lazy_pattern(
     r"^(\[\w*(?:ERROR|Error|Exception)\]|npm ERR!|(npm error|error|fatal)\b):?\s*", re.IGNORECASE
 )
-_USAGE_LINE: Final = lazy_pattern(
+_USAGE_LINE_PATTERN: Final = lazy_pattern(
     r"\[--\w|^\s*$|^\s*at \S|^\s*Stack trace:$|^Node\.js v\d"
     r"|^\s*(?:error: subprocess-exited|note: |[×│╰]|\[end of output\])"
 )
 """Lines that follow the reason of a failure: usage texts, stack traces, and pip's box-drawing frame."""
-_ERROR: Final = lazy_pattern(r"^\s*(?:Uncaught )?(?:\w+\.)*\w*(?:Error|Exception)(?: \[\w+\])?: \S")
-_VERSIONS: Final = lazy_pattern(r"\(from versions: [^()]{80,}((?:, [^,()]+){3})\)")
+_ERROR_PATTERN: Final = lazy_pattern(r"^\s*(?:Uncaught )?(?:\w+\.)*\w*(?:Error|Exception)(?: \[\w+\])?: \S")
+_VERSIONS_PATTERN: Final = lazy_pattern(r"\(from versions: [^()]{80,}((?:, [^,()]+){3})\)")
 """Matches pip's list of all versions, and captures the last three."""
-_EMPTY_BLAMES: Final = lazy_pattern(
+_EMPTY_BLAMES_PATTERN: Final = lazy_pattern(
     r"A complete log of this run|_logs/\S{1,200}\.log$"
     r"|code E?[A-Z0-9]+$|^\W*$|exit code|^errno -?\d+$|^Exit status \d+$"
     r"|^subprocess-exited-with-error$"
@@ -421,12 +421,12 @@ def failure(title: str, code: int, last: Sequence[str], *, has_room: bool = Fals
 
 def _error(last: Sequence[str]) -> str:
     """Returns the first line with a named exception, such as `TypeError: …`."""
-    return next((line.strip() for line in last if _ERROR.match(line)), "")
+    return next((line.strip() for line in last if _ERROR_PATTERN.match(line)), "")
 
 
 def _last_sentence(last: Sequence[str]) -> str:
     """Returns the last line, joined with the previous line if both form one sentence."""
-    lines = [line.strip() for line in last if not _USAGE_LINE.search(line)][-2:]
+    lines = [line.strip() for line in last if not _USAGE_LINE_PATTERN.search(line)][-2:]
     goes_on = len(lines) == 2 and lines[1][:1].islower() and not lines[0].endswith((".", ":", "!"))
     return " ".join(lines if goes_on else lines[-1:])
 
@@ -435,11 +435,13 @@ def blamed_line(last: Sequence[str]) -> str:
     """Returns the first output line in which a program explains its failure; empty if there is none."""
     lines = list(last)  # a deque has no slices
     blamed = [
-        _VERSIONS.sub(r"(from versions: …\1)", _with_next(_ERROR_LINE.sub("", line), lines[number + 1 :]))
+        _VERSIONS_PATTERN.sub(
+            r"(from versions: …\1)", _with_next(_ERROR_LINE_PATTERN.sub("", line), lines[number + 1 :])
+        )
         for number, line in enumerate(lines)
-        if _ERROR_LINE.match(line)
+        if _ERROR_LINE_PATTERN.match(line)
     ]
-    return next((_printable(line) for line in blamed if not _EMPTY_BLAMES.search(line)), "")
+    return next((_printable(line) for line in blamed if not _EMPTY_BLAMES_PATTERN.search(line)), "")
 
 
 def _with_next(line: str, following: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ MAX_WORD_LENGTH: Final = 128 * 1024
 """Maximum length of an expanded word, in characters: a few words that double each other would exhaust the
 memory."""
 
-_NAME = re.compile(r"[^\W\d]\w*|\d+|[@*#?$!-]")
+_NAME_PATTERN = re.compile(r"[^\W\d]\w*|\d+|[@*#?$!-]")
 
 
 class BadWord(ValueError):
@@ -164,7 +164,7 @@ class _Substitution:
         return other if value is None else value
 
     def _name(self) -> str:
-        name = _NAME.match(self._text, self.place)
+        name = _NAME_PATTERN.match(self._text, self.place)
         self.place = name.end() if name else self.place
         return name[0] if name else ""
 

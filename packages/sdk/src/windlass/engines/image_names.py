@@ -8,10 +8,10 @@ from typing import Final
 
 from msgspec import Struct
 
-_VERSION: Final = re.compile(
+_VERSION_PATTERN: Final = re.compile(
     r"(?P<before>v?)(?P<numbers>[0-9]{1,12}(\.[0-9]{1,12}){0,5})(?P<after>[-_+.].*)?\Z", re.ASCII
 )
-_UNSTABLE: Final = re.compile(
+_UNSTABLE_PATTERN: Final = re.compile(
     r"(^|[-_+.0-9])(a|alpha|b|beta|rc|pre|preview|dev|canary|nightly|snapshot)([-_+.0-9]|\Z)", re.IGNORECASE
 )
 
@@ -27,7 +27,7 @@ class TagVersion(Struct, frozen=True):
 
 
 def version_in(tag: str) -> TagVersion | None:
-    match = _VERSION.match(tag)
+    match = _VERSION_PATTERN.match(tag)
     if match is None:
         return None
     numbers = tuple(int(part) for part in match["numbers"].split("."))
@@ -40,7 +40,9 @@ def newest_first(tags: Iterable[str]) -> list[str]:
     versions = {tag: version_in(tag) for tag in dict.fromkeys(tags)}
     numbered = [(version, tag) for tag, version in versions.items() if version]
     numbered.sort(key=lambda entry: entry[1])
-    numbered.sort(key=lambda entry: (entry[0].numbers, not _UNSTABLE.search(entry[0].after)), reverse=True)
+    numbered.sort(
+        key=lambda entry: (entry[0].numbers, not _UNSTABLE_PATTERN.search(entry[0].after)), reverse=True
+    )
     return [tag for _, tag in numbered] + sorted(tag for tag, version in versions.items() if version is None)
 
 
@@ -64,12 +66,12 @@ DOCKER_HUB: Final = "docker.io"
 DIGEST: Final = "sha256:[0-9a-f]{64}"
 """Regular expression for an image digest."""
 _ALGORITHMS: Final = frozenset({"sha256", "sha384", "sha512"})
-_HUB_HOSTS: Final = re.compile(r"\A(?:(?:index\.|registry-1\.)?docker\.io/)+")
+_HUB_HOSTS_PATTERN: Final = re.compile(r"\A(?:(?:index\.|registry-1\.)?docker\.io/)+")
 
 
 def is_ours(name: str) -> bool:
     """Returns whether an engine may interpret a name as an image that Windlass built."""
-    return _HUB_HOSTS.sub("", name.lower()).startswith(WINDLASS_PREFIX)
+    return _HUB_HOSTS_PATTERN.sub("", name.lower()).startswith(WINDLASS_PREFIX)
 
 
 def is_digest(text: str) -> bool:
@@ -92,14 +94,14 @@ def registry_host(name: str) -> str:
     none."""
     first, slash, _ = name.partition("/")
     is_host = bool(slash) and ("." in first or ":" in first or first == "localhost" or first != first.lower())
-    return first if is_host and not _HUB_HOSTS.match(name) else DOCKER_HUB
+    return first if is_host and not _HUB_HOSTS_PATTERN.match(name) else DOCKER_HUB
 
 
 def with_registry(name: str) -> str:
     """Returns the full name with its registry, including Docker Hub: `docker.io/library/nginx`."""
     if registry_host(name) != DOCKER_HUB:
         return name
-    rest = _HUB_HOSTS.sub("", name)
+    rest = _HUB_HOSTS_PATTERN.sub("", name)
     return f"{DOCKER_HUB}/{rest}" if "/" in rest else f"{DOCKER_HUB}/library/{rest}"
 
 
@@ -108,5 +110,5 @@ def spelled_out(name: str) -> str:
     case."""
     name = name.lower()
     host = registry_host(name)
-    rest = _HUB_HOSTS.sub("", name) if host == DOCKER_HUB else name.partition("/")[2]
+    rest = _HUB_HOSTS_PATTERN.sub("", name) if host == DOCKER_HUB else name.partition("/")[2]
     return f"{host.removesuffix(':443')}/{rest}"

@@ -72,18 +72,18 @@ _OF_LISTS: Final = (
     (r"Invalid environment variables", rf"^\s*+['\"]?({NAME})['\"]?: \[\s*+['\"](?:Required|Invalid input)"),
 )
 """The beginning of a list of missing variables, and what one entry looks like."""
-_NEXT_OF_LINE: Final = lazy_pattern(rf"['\"`]?(?:,| and|\n[ \t]{{0,8}}[-*•]) ?['\"`]?({NAME})\b")
-_SETTINGS: Final = lazy_pattern(
+_NEXT_OF_LINE_PATTERN: Final = lazy_pattern(rf"['\"`]?(?:,| and|\n[ \t]{{0,8}}[-*•]) ?['\"`]?({NAME})\b")
+_SETTINGS_PATTERN: Final = lazy_pattern(
     r"\bvalidation errors? for \w*(?:[Ss]ettings|[Cc]onfig|Env)\w*|\bpydantic_settings/main\.py\b"
 )
-_REQUIRED: Final = lazy_pattern(r"^([A-Za-z]\w{1,60})\n[ \t]++[Ff]ield required", re.MULTILINE)
+_REQUIRED_PATTERN: Final = lazy_pattern(r"^([A-Za-z]\w{1,60})\n[ \t]++[Ff]ield required", re.MULTILINE)
 
 
 def missing_settings(text: str) -> list[str]:
     """Returns all missing settings that a pydantic validation error lists."""
-    if not _SETTINGS.search(text):
+    if not _SETTINGS_PATTERN.search(text):
         return []
-    return list(dict.fromkeys(match[1].upper() for match in _REQUIRED.finditer(text)))
+    return list(dict.fromkeys(match[1].upper() for match in _REQUIRED_PATTERN.finditer(text)))
 
 
 def variables_named(text: str, match: re.Match[str]) -> list[str]:
@@ -95,7 +95,7 @@ def variables_named(text: str, match: re.Match[str]) -> list[str]:
 def _all_names(text: str, match: re.Match[str]) -> Iterator[str]:
     yield match[1]
     at = match.end(1)
-    while following := _NEXT_OF_LINE.match(text, at):
+    while following := _NEXT_OF_LINE_PATTERN.match(text, at):
         yield following[1]
         at = following.end(1)
     for other in match.re.finditer(text, match.end()):

@@ -116,8 +116,10 @@ REGISTRY_KINDS: Final[Mapping[str, RegistryKind]] = {
 }
 _HUB: Final = frozenset({DOCKER_HUB, "index.docker.io", "registry-1.docker.io", "hub.docker.com"})
 _HUB_API: Final = "registry-1.docker.io"
-_LOOPBACK: Final = re.compile(r"(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]{1,5})?\Z")
-_TAGGED: Final = re.compile(rf"(?P<name>.+?)(:(?P<tag>[\w][\w.-]{{0,127}}))?(@(?P<digest>{DIGEST}))?\Z")
+_LOOPBACK_PATTERN: Final = re.compile(r"(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]{1,5})?\Z")
+_TAGGED_PATTERN: Final = re.compile(
+    rf"(?P<name>.+?)(:(?P<tag>[\w][\w.-]{{0,127}}))?(@(?P<digest>{DIGEST}))?\Z"
+)
 
 
 class RegistryLogin(Struct, frozen=True):
@@ -173,7 +175,7 @@ class ImageRef(Struct, frozen=True):
 
 
 def parse_ref(ref: str) -> ImageRef:
-    match = _TAGGED.match(ref)
+    match = _TAGGED_PATTERN.match(ref)
     if match is None:
         return ImageRef(ref)
     return ImageRef(match["name"], match["tag"] or "", match["digest"] or "")
@@ -206,7 +208,7 @@ def api_url(url: str) -> str:
 
 
 def is_loopback(url: str) -> bool:
-    return _LOOPBACK.match(urlsplit(url).netloc.lower()) is not None
+    return _LOOPBACK_PATTERN.match(urlsplit(url).netloc.lower()) is not None
 
 
 def full_name(url: str, image_name: str) -> str:

@@ -385,7 +385,7 @@ _RULES: Final[tuple[tuple[TextSearch, str], ...]] = tuple(
     )
 )
 _FIX_PREFIX: Final = "Fix what "
-_KILLED_FOR_MEMORY: Final = lazy_pattern(r"out of memory|used more than its memory")
+_KILLED_FOR_MEMORY_PATTERN: Final = lazy_pattern(r"out of memory|used more than its memory")
 _ENDED_FOR: Final = (
     (
         lazy_pattern(r"the command was not found"),
@@ -401,7 +401,7 @@ _ENDED_FOR: Final = (
 )
 """Remedies by the engine's description of the end. They are used if the program's output does not match a
 more specific rule."""
-_EXCEPTION: Final = lazy_pattern(
+_EXCEPTION_PATTERN: Final = lazy_pattern(
     r"^(?:\S+ )?(?:Caused by: |Uncaught |Exception in thread \S+ |Unhandled exception[.:] )?"
     r"(?:[\w$]+[.:]+)*[A-Z]\w*(?:Error|Exception|Exit|Missing|NotFound|Failure|Misconfigured|Configured)\b"
     r"(?: \[\w+\])?(?:: .*)?$"
@@ -435,7 +435,7 @@ def with_remedy(failure: str, name: str, output: Sequence[str], previous_reasons
 def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
     """Returns the remedy for a program, from the engine's description of its end and its last lines; empty if
     unknown."""
-    if _KILLED_FOR_MEMORY.search(end):
+    if _KILLED_FOR_MEMORY_PATTERN.search(end):
         return _MEMORY.format(name=name)
     text = _examined_text(output)
     if settings := missing_settings(text):
@@ -473,7 +473,7 @@ def _examined_text(output: Sequence[str]) -> str:
 def _exceptions(output: Sequence[str]) -> Iterator[str]:
     """Yields the lines that contain an exception, the last line first."""
     for line in reversed(output[-LOOKED_AT:]):
-        if _EXCEPTION.match(line[:_MAX_LINE_LENGTH].strip()):
+        if _EXCEPTION_PATTERN.match(line[:_MAX_LINE_LENGTH].strip()):
             yield _short_line(line)
 
 

@@ -10,13 +10,15 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
-_SCHEME: Final = re.compile(r"\s*(?P<scheme>bearer|basic)(\s+(?P<rest>.*))?\Z", re.IGNORECASE | re.DOTALL)
-_PARAMETER: Final = re.compile(
+_SCHEME_PATTERN: Final = re.compile(
+    r"\s*(?P<scheme>bearer|basic)(\s+(?P<rest>.*))?\Z", re.IGNORECASE | re.DOTALL
+)
+_PARAMETER_PATTERN: Final = re.compile(
     r'(?<![A-Za-z_])(?P<name>[A-Za-z_]+)\s*=\s*("(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s,"]+))'
 )
-_NEXT: Final = re.compile(r'<(?P<target>[^<>]*)>\s*;\s*rel="?next"?', re.IGNORECASE)
-_LIMIT: Final = re.compile(r"(?P<count>[0-9]{1,9})\s*(;\s*w=(?P<window>[0-9]{1,9}))?")
-_SECONDS: Final = re.compile(r"[0-9]{1,12}\Z")
+_NEXT_PATTERN: Final = re.compile(r'<(?P<target>[^<>]*)>\s*;\s*rel="?next"?', re.IGNORECASE)
+_LIMIT_PATTERN: Final = re.compile(r"(?P<count>[0-9]{1,9})\s*(;\s*w=(?P<window>[0-9]{1,9}))?")
+_SECONDS_PATTERN: Final = re.compile(r"[0-9]{1,12}\Z")
 MAX_WAIT_SECONDS: Final = 6 * 3600
 
 
@@ -47,12 +49,12 @@ class Allowance(Struct, frozen=True):
 
 def read_challenge(header: str) -> RegistryChallenge | None:
     """Returns the first supported challenge in a WWW-Authenticate header; None if there is none."""
-    match = _SCHEME.match(header)
+    match = _SCHEME_PATTERN.match(header)
     if match is None:
         return None
     parameters = {
         parameter["name"].lower(): parameter["plain"] or re.sub(r"\\(.)", r"\1", parameter["quoted"] or "")
-        for parameter in _PARAMETER.finditer(match["rest"] or "")
+        for parameter in _PARAMETER_PATTERN.finditer(match["rest"] or "")
     }
     scheme = match["scheme"].lower()
     if scheme == "bearer" and not parameters.get("realm"):
@@ -64,7 +66,7 @@ def read_challenge(header: str) -> RegistryChallenge | None:
 
 def next_page(header: str, base: str) -> str:
     """Returns the path and query of the next page; empty if there is none at the same registry."""
-    match = _NEXT.search(header)
+    match = _NEXT_PATTERN.search(header)
     if match is None:
         return ""
     try:
@@ -79,8 +81,8 @@ def next_page(header: str, base: str) -> str:
 
 
 def read_allowance(headers: Mapping[str, str]) -> Allowance | None:
-    limit = _LIMIT.match(headers.get("ratelimit-limit", ""))
-    remaining = _LIMIT.match(headers.get("ratelimit-remaining", ""))
+    limit = _LIMIT_PATTERN.match(headers.get("ratelimit-limit", ""))
+    remaining = _LIMIT_PATTERN.match(headers.get("ratelimit-remaining", ""))
     if limit is None or remaining is None:
         return None
     return Allowance(int(limit["count"]), int(remaining["count"]), int(limit["window"] or 0))
@@ -90,7 +92,7 @@ def wait_of(headers: Mapping[str, str], now: float) -> int:
     """Returns the value of Retry-After in seconds. The header may contain seconds or a Unix time; the default
     is a minute."""
     text = headers.get("retry-after", "") or headers.get("x-retry-after", "")
-    if not _SECONDS.match(text):
+    if not _SECONDS_PATTERN.match(text):
         return 60
     seconds = int(text) if int(text) < 1_000_000_000 else int(text) - int(now)
     return min(max(seconds, 1), MAX_WAIT_SECONDS)

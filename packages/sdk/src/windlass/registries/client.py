@@ -58,7 +58,7 @@ MANIFEST_TYPES: Final = (
     "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, "
     "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 )
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,254}\Z")
+_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,254}\Z")
 """Matches valid names of images and tags. Other names in a registry's answers are ignored."""
 _LIMIT_IMAGE: Final = "ratelimitpreview/test"
 """An image for which Docker Hub reports the rate limit. A HEAD request is not counted as a pull."""
@@ -198,7 +198,7 @@ class RegistryClient:
             answer = await self._send_request("GET", path, scope, image)
             page = self._decode(answer, shape)
             listed = (page.tags if isinstance(page, TagsAnswer) else page.repositories) or ()
-            names += filter(_NAME.match, listed)
+            names += filter(_NAME_PATTERN.match, listed)
             following = next_page(answer.headers.get("link", ""), self._api)
             if len(names) >= limit:
                 return RegistryNames(names[:limit], is_complete=not following and len(names) == limit)

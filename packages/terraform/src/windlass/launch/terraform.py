@@ -23,7 +23,7 @@ from windlass.launch.launcher import LaunchRefused, Variables, launch, say
 from windlass.launch.run_server import RunServer, is_socket, relay
 from windlass.launch.terraform_environment import RUN_VARIABLE, TOKEN, program_environment
 
-_COUNTS: Final = re.compile(
+_COUNTS_PATTERN: Final = re.compile(
     r"^Plan:(?: (\d+) to import,)? (\d+) to add, (\d+) to change, (\d+) to destroy", re.MULTILINE
 )
 _ACTIONS: Final = (
@@ -35,12 +35,14 @@ _ACTIONS: Final = (
     ("will be read during apply", "read"),
     ("will no longer be managed", "forget"),
 )
-_PLANNED: Final = re.compile(r"^  # (\S.*?) (?:\(deposed object \S+\) )?((?:must|will) .*)$", re.MULTILINE)
+_PLANNED_PATTERN: Final = re.compile(
+    r"^  # (\S.*?) (?:\(deposed object \S+\) )?((?:must|will) .*)$", re.MULTILINE
+)
 
 
 def counts_in(text: str) -> dict[str, int]:
     """Returns the numbers of resources that a plan adds, changes and destroys."""
-    match = _COUNTS.search(text)
+    match = _COUNTS_PATTERN.search(text)
     added, changed, destroyed = (int(number) for number in match.groups()[1:]) if match else (0, 0, 0)
     return {"added": added, "changed": changed, "destroyed": destroyed}
 
@@ -49,7 +51,7 @@ def planned_in(text: str) -> list[dict[str, str]]:
     """Returns the planned action for each resource."""
     return [
         {"address": address, "action": action}
-        for address, words in _PLANNED.findall(text)
+        for address, words in _PLANNED_PATTERN.findall(text)
         for phrase, action in _ACTIONS
         if phrase in words
     ]
@@ -70,7 +72,7 @@ _OTHER_ADDRESS: Final = (
 _OVERRIDE_FILE: Final = "windlass_state_override.tf"
 _UNSAVED_STATE_FILE: Final = "errored.tfstate"
 """The file into which Terraform writes a state that it could not store in its backend."""
-_LOCK_ID: Final = re.compile(r"^[│|\s]*ID:\s+(\S+)\s*$", re.MULTILINE)
+_LOCK_ID_PATTERN: Final = re.compile(r"^[│|\s]*ID:\s+(\S+)\s*$", re.MULTILINE)
 _ERROR_HINTS: Final = (
     (
         "Saved plan is stale",
@@ -237,7 +239,7 @@ class TerraformRun:
         try:
             self.command("plan", "-input=false", "-no-color", "-refresh=false")
         except CommandFailure:
-            lock = _LOCK_ID.search(self._output)
+            lock = _LOCK_ID_PATTERN.search(self._output)
             if lock is None:
                 raise
             self.command("force-unlock", "-force", lock[1])

@@ -9,13 +9,13 @@ from typing import Final
 MAX_LOG_LINES: Final = 100
 """Number of last log lines in which the reason is searched for."""
 _BOX_CHARACTERS: Final = "│╷╵ "
-_ERROR: Final = re.compile(r"Error: (.+)")
-_ERROR_PLACE: Final = re.compile(r"on (\S+) line (\d+)")
-_COMMAND: Final = re.compile(r"windlass: (?:terraform|tofu)\S* [a-z-]+$")
+_ERROR_PATTERN: Final = re.compile(r"Error: (.+)")
+_ERROR_PLACE_PATTERN: Final = re.compile(r"on (\S+) line (\d+)")
+_COMMAND_PATTERN: Final = re.compile(r"windlass: (?:terraform|tofu)\S* [a-z-]+$")
 _REMARK_PREFIX: Final = "windlass: "
 """The prefix of the launcher's lines. Its last line contains the remedy."""
 _NO_VALUE: Final = "No value for required variable"
-_VARIABLE: Final = re.compile(r'input variable "([^"]+)" is not set')
+_VARIABLE_PATTERN: Final = re.compile(r'input variable "([^"]+)" is not set')
 
 
 def explain_output(lines: Sequence[str]) -> str:
@@ -23,23 +23,23 @@ def explain_output(lines: Sequence[str]) -> str:
     string if the output contains neither."""
     bare = [line.strip(_BOX_CHARACTERS) for line in lines]
     last = next((line for line in reversed(bare) if line), "")
-    if last.startswith(_REMARK_PREFIX) and not _COMMAND.match(last):
+    if last.startswith(_REMARK_PREFIX) and not _COMMAND_PATTERN.match(last):
         remedy = last.removeprefix(_REMARK_PREFIX)
         return remedy[:1].upper() + remedy[1:]
-    begin = max((index for index, line in enumerate(bare) if _COMMAND.match(line)), default=-1) + 1
+    begin = max((index for index, line in enumerate(bare) if _COMMAND_PATTERN.match(line)), default=-1) + 1
     return _explain_error(bare[begin:])
 
 
 def _explain_error(lines: Sequence[str]) -> str:
-    errors = [(index, match[1]) for index, line in enumerate(lines) if (match := _ERROR.match(line))]
+    errors = [(index, match[1]) for index, line in enumerate(lines) if (match := _ERROR_PATTERN.match(line))]
     if not errors:
         return ""
     begin, error = errors[0]
     end = errors[1][0] if len(errors) > 1 else len(lines)
-    if error == _NO_VALUE and (names := _VARIABLE.findall(" ".join(lines))):
+    if error == _NO_VALUE and (names := _VARIABLE_PATTERN.findall(" ".join(lines))):
         return (
             f"Give a value to the input {'variables' if names[1:] else 'variable'} {', '.join(names)}, in "
             "terraform_variables_source.tf_vars or a file of values: the module has no default"
         )
-    place = _ERROR_PLACE.search(" ".join(lines[begin:end]))
+    place = _ERROR_PLACE_PATTERN.search(" ".join(lines[begin:end]))
     return f"Look at {place[1]}, line {place[2]}: {error}" if place else f"Look at its log: {error}"

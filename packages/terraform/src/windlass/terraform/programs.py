@@ -22,7 +22,7 @@ PROGRAM_NAMES: Final = {"TERRAFORM": "terraform", "OPEN_TOFU": "tofu"}
 """The name of each engine's program."""
 _ASK_VERSION: Final = ("version", "-json")
 _TIMEOUT: Final = 20.0
-_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*")
+_VERSION_PATTERN: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[0-9A-Za-z.+-]*")
 _log = log("builders.terraform")
 
 
@@ -104,7 +104,7 @@ def _version_of(path: Path) -> str:
         [path, *_ASK_VERSION], env=environment, capture_output=True, timeout=_TIMEOUT, check=True
     )
     version = str(json.loads(done.stdout)["terraform_version"])
-    if not _VERSION.fullmatch(version):
+    if not _VERSION_PATTERN.fullmatch(version):
         raise ValueError(f"{version[:40]!r} is not a version")
     return version
 

@@ -34,7 +34,7 @@ _MAIN: Final = (
     "from windlass.launch.terraform import start\n"
     "launch(start)\n"
 )
-_VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+){0,2}")
+_VERSION_PATTERN: Final = re.compile(r"[0-9]+(\.[0-9]+){0,2}")
 _COMMANDS: Final = {
     "TERRAFORM": "`apt-get install terraform` from the packages of HashiCorp",
     "OPEN_TOFU": "`apt-get install tofu` from the packages of OpenTofu",
@@ -118,7 +118,7 @@ def image_versions(settings: Settings) -> list[tuple[str, str]]:
     """Returns the engines with the version in the tag of their default image. Leaves out tags that are not
     versions."""
     tags = {engine: parse_ref(image).tag for engine, image in images(settings).items()}
-    return [(engine, tag) for engine, tag in tags.items() if _VERSION.fullmatch(tag)]
+    return [(engine, tag) for engine, tag in tags.items() if _VERSION_PATTERN.fullmatch(tag)]
 
 
 @cache

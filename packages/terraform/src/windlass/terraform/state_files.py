@@ -23,7 +23,7 @@ MAX_OUTPUTS_BYTES: Final = 128 * 1024
 MAX_PARTS: Final = 500_000
 """Maximum number of lists and objects in a run's request. Other requests wait while it is parsed, and even a
 short text may contain millions of them."""
-_OUTPUT_NAME: Final = re.compile(r"[^\W\d][\w-]{0,199}\Z")
+_OUTPUT_NAME_PATTERN: Final = re.compile(r"[^\W\d][\w-]{0,199}\Z")
 _IDS: Final = uuid.UUID("8f3b8a0e-7c1d-4b9a-9a53-2e6d1c0f4b77")
 
 
@@ -150,7 +150,7 @@ def shared_outputs(state: StateFile) -> list[StateOutput]:
     for output in outputs_of(state):
         size, variable = len(output.value.encode()), output_word(output.name)
         is_possible = size <= min(MAX_OUTPUT_BYTES, left) and "\0" not in output.value
-        if is_possible and _OUTPUT_NAME.match(output.name) and variable not in shared:
+        if is_possible and _OUTPUT_NAME_PATTERN.match(output.name) and variable not in shared:
             shared[variable] = output
             left -= size
     return [*shared.values()]

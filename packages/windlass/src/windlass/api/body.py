@@ -115,7 +115,7 @@ def _unquote(text: str) -> str:
     return unquote_plus(text, errors="strict") if "%" in text or "+" in text else text
 
 
-_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_INTEGER_PATTERN = re.compile(r"-?[0-9]{1,18}")
 
 
 @cache
@@ -142,7 +142,7 @@ def _without_metadata(kind: msgspec.inspect.Type) -> msgspec.inspect.Type:
 
 def _plain_number(name: str, value: str) -> str:
     """Returns the text of an integer unchanged. msgspec alone would also accept `1_0` or ` 1`."""
-    if not _INTEGER.fullmatch(value):
+    if not _INTEGER_PATTERN.fullmatch(value):
         raise Invalid(f"{name}: must be an integer")
     return value
 

@@ -53,12 +53,12 @@ from windlass.sources.push.commands import (
 )
 from windlass.store import Row
 
-_PATH: Final = re.compile(r"/git/([^/]+?)(?:\.git)?(/.*)?")
+_PATH_PATTERN: Final = re.compile(r"/git/([^/]+?)(?:\.git)?(/.*)?")
 _PUSH, _FETCH = "git-receive-pack", "git-upload-pack"
 _REFS_PATH: Final = "/info/refs"
 _LFS_PATH: Final = "/info/lfs"
 _TEXT_TYPE: Final = (b"content-type", b"text/plain; charset=utf-8")
-_PROTOCOL: Final = re.compile(r"[a-z0-9=:.-]{1,100}")
+_PROTOCOL_PATTERN: Final = re.compile(r"[a-z0-9=:.-]{1,100}")
 _MAX_FETCH_REQUEST_BYTES: Final = 16 * 1024 * 1024
 """The number of bytes in the request of a client that fetches: it lists the commits that it has."""
 _MAX_TRANSFERS_OF_APPLICATION: Final = 4
@@ -86,7 +86,7 @@ class GitRequests:
         )
 
     def has(self, path: str) -> bool:
-        return _PATH.fullmatch(path) is not None
+        return _PATH_PATTERN.fullmatch(path) is not None
 
     async def stop(self) -> None:
         for task in self._runs:
@@ -101,7 +101,7 @@ class GitRequests:
             return HttpAnswer(failure.status, f"{failure.message}\n".encode(), headers, _TEXT_TYPE)
 
     async def _answer(self, request: Request, receive: Receive) -> HttpAnswer:
-        match = _PATH.fullmatch(request.path)
+        match = _PATH_PATTERN.fullmatch(request.path)
         assert match is not None
         id, rest = match[1], match[2] or ""
         actor = await self._callers.identify_git(request)
@@ -284,7 +284,7 @@ def _call(request: Request, operation: Operation, id: str, actor: Actor) -> Call
 def _protocol(request: Request) -> str:
     """Returns the version of git's protocol that a client requests; empty for the first one."""
     asked = request.text(b"git-protocol") or ""
-    return asked if _PROTOCOL.fullmatch(asked) else ""
+    return asked if _PROTOCOL_PATTERN.fullmatch(asked) else ""
 
 
 def _content_type(kind: str) -> Header:

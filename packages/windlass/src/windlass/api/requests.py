@@ -65,7 +65,7 @@ _PROCESS_ID = os.urandom(8).hex().encode()
 _REQUEST_NUMBERS = itertools.count(1)
 # The syntax of an `Idempotency-Key`. Blanks at either end are not allowed, because headers lose them on the
 # way.
-_IDEMPOTENCY_KEY = re.compile(rb"(?=.{1,255}\Z)[!-~]([ -~]*[!-~])?\Z")
+_IDEMPOTENCY_KEY_PATTERN = re.compile(rb"(?=.{1,255}\Z)[!-~]([ -~]*[!-~])?\Z")
 
 
 class Request(Struct):
@@ -210,7 +210,7 @@ def repeatable_of(request: Request, body: bytes) -> Repeatable | None:
     key = request.headers.get(b"idempotency-key")
     if key is None:
         return None
-    if not _IDEMPOTENCY_KEY.fullmatch(key):
+    if not _IDEMPOTENCY_KEY_PATTERN.fullmatch(key):
         raise Invalid(
             "Idempotency-Key: must be 1 to 255 printable ASCII characters, with no blank at either end"
         )

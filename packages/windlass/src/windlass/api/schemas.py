@@ -264,7 +264,7 @@ def _keyword(key: str, value: Any, names: Names) -> Schema:
         case "examples", [first, *_]:
             return {"example": first}
         case "pattern", str():
-            return {"pattern": _ECMA_END.sub(r"\1$", value)}
+            return {"pattern": _ECMA_END_PATTERN.sub(r"\1$", value)}
         case "contentEncoding", "base64":
             return {"format": "byte"}
         case "exclusiveMinimum" | "exclusiveMaximum", int() | float():
@@ -286,7 +286,7 @@ def _keyword(key: str, value: Any, names: Names) -> Schema:
             return {key: value}
 
 
-_ECMA_END = re.compile(r"(?<!\\)((?:\\\\)*)\\Z")
+_ECMA_END_PATTERN = re.compile(r"(?<!\\)((?:\\\\)*)\\Z")
 _KINDS: Mapping[type, str] = {str: "string", int: "integer", bool: "boolean", float: "number"}
 
 

@@ -119,16 +119,16 @@ def describe(settings: Settings, sources: Mapping[str, str]) -> list[ShownSettin
     return described
 
 
-_TYPES = re.compile(r"^Expected `(\w+)`, got `(\w+)`$")
-_BOUNDS = re.compile(r"^Expected `\w+` ([<>]=?) (\S+)$")
+_TYPES_PATTERN = re.compile(r"^Expected `(\w+)`, got `(\w+)`$")
+_BOUNDS_PATTERN = re.compile(r"^Expected `\w+` ([<>]=?) (\S+)$")
 _PATTERN = re.compile(r"^Expected `str` matching regex .*$", re.DOTALL)
 _TYPE_NAMES = {"int": "a number", "float": "a number", "bool": "yes or no", "str": "text", "array": "a list"}
 
 
 def _to_plain_words(message: str) -> str:
     """Returns an error message of msgspec without Python types and regular expressions."""
-    message = _TYPES.sub(lambda match: f"must be {_TYPE_NAMES.get(match[1], match[1])}", message)
-    return _PATTERN.sub("set it to a value of this form", _BOUNDS.sub(r"must be \1 \2", message))
+    message = _TYPES_PATTERN.sub(lambda match: f"must be {_TYPE_NAMES.get(match[1], match[1])}", message)
+    return _PATTERN.sub("set it to a value of this form", _BOUNDS_PATTERN.sub(r"must be \1 \2", message))
 
 
 def _check(values: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:

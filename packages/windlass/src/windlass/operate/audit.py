@@ -26,7 +26,7 @@ _FAULT_SENTENCES = {
     Fault.REMOVED: "{missing}: removed.",
     Fault.CHANGED: "{event}: changed or added, or the hash of the event before it was.",
 }
-_HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.IGNORECASE)
+_HEAD_PATTERN = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.IGNORECASE)
 
 
 class Verdict(Struct):
@@ -70,7 +70,7 @@ async def verify(settings: Settings, noted: str = "") -> Verdict:
 def _head(noted: str) -> Head | None:
     if not noted:
         return None
-    match = _HEAD.fullmatch(noted)
+    match = _HEAD_PATTERN.fullmatch(noted)
     if match is None:
         raise CommandRefused("--head: must be NUMBER:HASH, as `windlass audit verify` prints it")
     return Head(int(match[1]), bytes.fromhex(match[2]))

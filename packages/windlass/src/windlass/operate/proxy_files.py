@@ -14,8 +14,10 @@ from msgspec import Struct
 from windlass.config import Settings
 from windlass.terminal.command_errors import CommandFailed
 
-_DOMAIN: Final = re.compile(r"(?=.{1,253}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]")
-_FILE: Final = re.compile(r"/[\w./@+-]+")
+_DOMAIN_PATTERN: Final = re.compile(
+    r"(?=.{1,253}\Z)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z][a-z0-9-]*[a-z0-9]"
+)
+_FILE_PATTERN: Final = re.compile(r"/[\w./@+-]+")
 _CERTIFICATES: Final = "/etc/letsencrypt/live/{}"
 """The folder in which certbot keeps the certificate for a name."""
 
@@ -72,14 +74,14 @@ class ProxyFile(Struct, frozen=True):
 
 def _checked(name: str, flag: str, example: str) -> str:
     name = name.lower().strip(".")
-    if not _DOMAIN.fullmatch(name) or name.endswith(".localhost"):
+    if not _DOMAIN_PATTERN.fullmatch(name) or name.endswith(".localhost"):
         said = f"{name} is no name that others can reach" if name else "a name is needed"
         raise CommandFailed(f"pass {flag}, such as {flag} {example}: {said}")
     return name
 
 
 def _checked_file(path: str, flag: str) -> str:
-    if not _FILE.fullmatch(path):
+    if not _FILE_PATTERN.fullmatch(path):
         raise CommandFailed(f"pass {flag} as an absolute path without spaces: {path} is none")
     return path
 

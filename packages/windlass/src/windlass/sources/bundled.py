@@ -90,7 +90,7 @@ class BundledRepositories:
         return self._local, replace(source, url=f"file://{folder}", token=None)
 
 
-_ABSENT: Final = re.compile(r"there is no branch |has no commits yet")
+_ABSENT_PATTERN: Final = re.compile(r"there is no branch |has no commits yet")
 """Matches what the repository of an application says whose pushes were all refused."""
 
 
@@ -106,7 +106,7 @@ def _named(source: GitSource, near: GitSource) -> Iterator[None]:
     except GitError as error:
         if near.url == source.url:
             raise
-        if source.pushed and _ABSENT.search(str(error)):
+        if source.pushed and _ABSENT_PATTERN.search(str(error)):
             raise GitError(
                 f"Push a commit first, with `{_push(source)}`: this branch has no commit that was accepted."
             ) from error

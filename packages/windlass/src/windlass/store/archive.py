@@ -20,8 +20,8 @@ from windlass.store.tables.table import DatabaseSession
 from windlass.store.transaction import Reads
 
 Rows = Sequence[Sequence[Any]]
-_INDEX_MADE: Final = re.compile(r"\s*CREATE (?:UNIQUE )?INDEX (\w+)")
-_INDEX_DROPPED: Final = re.compile(r"\s*DROP INDEX (\w+)")
+_INDEX_MADE_PATTERN: Final = re.compile(r"\s*CREATE (?:UNIQUE )?INDEX (\w+)")
+_INDEX_DROPPED_PATTERN: Final = re.compile(r"\s*DROP INDEX (\w+)")
 
 
 class ArchiveTable(Struct, frozen=True):
@@ -157,9 +157,9 @@ class Refill:
         return emptied
 
     async def _run_or_put_off(self, statement: str) -> None:
-        if index := _INDEX_MADE.match(statement):
+        if index := _INDEX_MADE_PATTERN.match(statement):
             self._indexes[index[1]] = statement
-        elif index := _INDEX_DROPPED.match(statement):
+        elif index := _INDEX_DROPPED_PATTERN.match(statement):
             del self._indexes[index[1]]
         else:
             await self._line.run(statement)

@@ -31,7 +31,7 @@ MAX_NONCE_ATTEMPTS: Final = 5
 _MAX_CHAIN_BYTES: Final = 256 * 1024
 _MAX_RETRY_AFTER_SECONDS: Final = 86_400.0
 _JOSE: Final = "application/jose+json"
-_SECONDS: Final = re.compile(r"[0-9]{1,9}")
+_SECONDS_PATTERN: Final = re.compile(r"[0-9]{1,9}")
 
 
 class AcmeUnavailable(Exception):
@@ -194,4 +194,4 @@ def _address(answer: HttpResult) -> str:
 def _retry_after(answer: HttpResult) -> float:
     """Returns the seconds that the authority asks to wait; 0 without such a header. Dates are not read."""
     text = answer.headers.get("retry-after", "").strip()
-    return min(float(text), _MAX_RETRY_AFTER_SECONDS) if _SECONDS.fullmatch(text) else 0.0
+    return min(float(text), _MAX_RETRY_AFTER_SECONDS) if _SECONDS_PATTERN.fullmatch(text) else 0.0

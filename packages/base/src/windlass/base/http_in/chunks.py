@@ -9,14 +9,14 @@ from typing import Final
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.wire import FIELD_BLOCK, Bad
 
-_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e]*)?")
+_SIZE_PATTERN: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e]*)?")
 _MAX_LINE_BYTES: Final = 4096
 _MAX_EXCESS_BYTES: Final = 16 * 1024
 """The framing bytes allowed in addition to those of reasonably large chunks. Chunk extensions could otherwise
 carry a second body."""
 _NORMAL_FRAMING_BYTES: Final = 16
 # A server that merges trailers into the header fields would accept these trailers as its own header fields.
-_FORBIDDEN_TRAILERS: Final = re.compile(
+_FORBIDDEN_TRAILERS_PATTERN: Final = re.compile(
     rb"\r\n(?:content[-_]length|transfer[-_]encoding|host|connection|upgrade|forwarded|x[-_]forwarded[^:]*):",
     re.IGNORECASE,
 )
@@ -123,7 +123,7 @@ class Chunks:
             if size - at >= _MAX_LINE_BYTES or b"\n" in data[at:]:
                 raise Bad(400, "The size of a chunk is not given properly.")
             return at
-        size_line = _SIZE.fullmatch(data, at, end)
+        size_line = _SIZE_PATTERN.fullmatch(data, at, end)
         if not size_line:
             raise Bad(400, "The size of a chunk is not given properly.")
         self._left = int(size_line[1], 16)
@@ -150,7 +150,7 @@ class Chunks:
         if data.count(b"\r\n", at, end) > self._bounds.fields:
             raise Bad(431, f"There are more than {self._bounds.fields} trailers.")
         if end > at and (
-            not FIELD_BLOCK.fullmatch(data, at, end) or _FORBIDDEN_TRAILERS.search(data, at, end)
+            not FIELD_BLOCK.fullmatch(data, at, end) or _FORBIDDEN_TRAILERS_PATTERN.search(data, at, end)
         ):
             raise Bad(400, "The trailers of the body are malformed.")
         return end + 4

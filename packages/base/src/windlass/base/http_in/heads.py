@@ -19,9 +19,9 @@ CHUNKED_LENGTH: Final = -1
 LINE_END: Final = b"\r\n"
 REQUEST_LINE: Final = re.compile(rb"(" + TOKEN + rb"{1,64}) ([\x21\x22\x24-\x7e\x80-\xff]+) HTTP/1\.([01])")
 """Method, target and minor version. Targets without a leading slash are checked further."""
-_OTHER_VERSION: Final = re.compile(rb"\S+ \S+ HTTP/(?!1\.[01]\Z)[0-9.]+")
-_ABSOLUTE: Final = re.compile(rb"https?://([^/?@]+)([/?].*)?", re.IGNORECASE)
-_HOST: Final = re.compile(
+_OTHER_VERSION_PATTERN: Final = re.compile(rb"\S+ \S+ HTTP/(?!1\.[01]\Z)[0-9.]+")
+_ABSOLUTE_PATTERN: Final = re.compile(rb"https?://([^/?@]+)([/?].*)?", re.IGNORECASE)
+_HOST_PATTERN: Final = re.compile(
     rb"([a-z0-9_](?:[a-z0-9_-]{0,62}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}[a-z0-9_])?)*|\[[0-9a-f:.]+\])"
     rb"\.?(?::[0-9]{1,5})?"
 )
@@ -48,7 +48,7 @@ class StartLine(NamedTuple):
 def parse_line(line: bytes, bounds: Bounds) -> StartLine:
     match = REQUEST_LINE.fullmatch(line)
     if not match:
-        if _OTHER_VERSION.fullmatch(line):
+        if _OTHER_VERSION_PATTERN.fullmatch(line):
             raise Bad(505, "Only HTTP/1.1 and HTTP/1.0 are spoken here.")
         raise Bad(400, "The first line of the request is not valid.")
     method, target, minor = match.groups()
@@ -58,7 +58,7 @@ def parse_line(line: bytes, bounds: Bounds) -> StartLine:
         return StartLine(method, target, old, None)
     if method == b"CONNECT":
         raise Bad(405, "This is no proxy: CONNECT is not offered.")
-    absolute = _ABSOLUTE.fullmatch(target)
+    absolute = _ABSOLUTE_PATTERN.fullmatch(target)
     if not absolute:
         raise Bad(400, "The target of the request is not valid.")
     rest = absolute[2] or b"/"
@@ -119,7 +119,7 @@ def named_host(values: Values, old: bool) -> bytes:
 
 @lru_cache(1024)
 def host_of(value: bytes) -> bytes:
-    match = _HOST.fullmatch(value.lower())
+    match = _HOST_PATTERN.fullmatch(value.lower())
     if not match or len(match[1]) > _MAX_HOST_LENGTH:
         raise Bad(400, "The field Host is not a valid name.")
     return match[1]

@@ -19,7 +19,7 @@ characters, and NUL are not allowed."""
 
 CONTENT_LENGTH: Final = re.compile(rb"[0-9]{1,15}")
 _LINE_END: Final = b"\r\n"
-_LONE_FEED: Final = re.compile(rb"(?<!\r)\n")
+_LONE_FEED_PATTERN: Final = re.compile(rb"(?<!\r)\n")
 HEAD_END: Final = b"\r\n\r\n"
 _AROUND_TARGET: Final = 96
 """The length of the longest method and the version."""
@@ -83,7 +83,7 @@ class HeadBuffer:
                 self._check_line()
             if len(held) >= self._most:
                 raise Bad(431, f"The head is larger than {self._most // 1024} KiB.")
-            if _LONE_FEED.search(held, begin):
+            if _LONE_FEED_PATTERN.search(held, begin):
                 raise Bad(400, "A line ends without a carriage return.")
             self._seen = len(held)
         return end

@@ -20,12 +20,12 @@ from windlass.base.http_out.answers import AddressRefused
 MAX_URL_LENGTH: Final = 4096
 
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
-_URL = re.compile(
+_URL_PATTERN = re.compile(
     r"(?P<scheme>https?)://(?P<host>\[[^\[\]/?#@]*\]|[^\[\]/?#@:]*)(:(?P<port>[0-9]{1,5}))?"
     r"(?P<rest>[/?][^#]*)?(#.*)?",
     re.IGNORECASE,
 )
-_URL_WITH_USER = re.compile(r"https?://[^/?#]*@", re.IGNORECASE)
+_URL_WITH_USER_PATTERN = re.compile(r"https?://[^/?#]*@", re.IGNORECASE)
 _SENT_AS_IT_IS = string.ascii_letters + string.digits + "-._~:/?[]@!$&'()*+,;=%"
 _LOOPBACK = (ip_address("127.0.0.1"), ip_address("::1"))
 _ALLOW_ADVICE = "The operator of Windlass can allow its network with the setting outbound_allow."
@@ -45,11 +45,11 @@ def parse_url(url: str) -> Url:
         raise AddressRefused(f"The URL is longer than {MAX_URL_LENGTH} characters.")
     if not url.isprintable() or " " in url or "\\" in url:
         raise AddressRefused("The URL holds a blank, a backslash or something that is no character.")
-    if _URL_WITH_USER.match(url):
+    if _URL_WITH_USER_PATTERN.match(url):
         raise AddressRefused(
             "The URL holds a user name or a password: they would be seen wherever the URL is shown."
         )
-    if not (match := _URL.fullmatch(url)):
+    if not (match := _URL_PATTERN.fullmatch(url)):
         raise AddressRefused("The URL must be like https://host/path or http://host:8080/path.")
     return _build_url(
         match["scheme"].lower(), _parse_url_host(match["host"]), match["port"], match["rest"] or "/"

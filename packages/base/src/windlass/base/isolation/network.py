@@ -34,7 +34,7 @@ HUB_SUFFIX: Final = ".hub"
 """The suffix of the files of hub holders. These files are beside the file of the trunk's holder."""
 UPLINK: Final = "up"  # the name of the outward interface of a hub or trunk
 _MACHINE_INTERFACE: Final = "windlass{0}"  # of the machine, to a trunk; its number is the first free one
-_OF_MACHINE: Final = re.compile(r"windlass[0-9]+")
+_MACHINE_INTERFACE_PATTERN: Final = re.compile(r"windlass[0-9]+")
 _TCP, _UDP, _DNS = 6, 17, 53
 _GET_ADDRESS: Final = 0x8915  # the ioctl request for an interface's address
 NO_FORWARDING: Final = "the kernel forwards no packets (net.ipv4.ip_forward)"
@@ -444,7 +444,7 @@ def left_trunks() -> list[str]:
     Returns an empty list if this user may not list packet filter tables.
     """
     try:
-        found = [name for name in netlink.tables() if _OF_MACHINE.fullmatch(name)]
+        found = [name for name in netlink.tables() if _MACHINE_INTERFACE_PATTERN.fullmatch(name)]
     except OSError:
         return []
     present = {name for _, name in socket.if_nameindex()}

@@ -21,7 +21,7 @@ from typing import Final
 from windlass.base import filelock
 from windlass.base.atomic_files import write_whole
 
-_RANGE: Final = re.compile(r"([0-9]{1,10})-([0-9]{1,10})\Z")
+_RANGE_PATTERN: Final = re.compile(r"([0-9]{1,10})-([0-9]{1,10})\Z")
 _READ: Final = stat.S_IROTH
 _READ_FOLDER: Final = stat.S_IROTH | stat.S_IXOTH
 USER_NAME: Final = "windlass-{0}"
@@ -39,7 +39,7 @@ class NoUserLeft(Exception):
 
 
 def range_of(text: str) -> range:
-    match = _RANGE.match(text)
+    match = _RANGE_PATTERN.match(text)
     first, last = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1000 <= first < last < 2**32 - 2:
         raise ValueError("must be the first and the last of a range of users, such as 1900000000-1999999999")

@@ -21,7 +21,7 @@ from windlass.base.segments.lines import LINE_BEGIN, LineFilter, instant, place_
 
 BLOCK_BYTES: Final = 64 * 1024
 _READ_BYTES: Final = 256 * 1024
-_NAME = re.compile(r"([0-9a-f]{12})(?:\.([0-9]{1,15})\.([0-9]{1,15}))?\.jsonl")
+_NAME_PATTERN = re.compile(r"([0-9a-f]{12})(?:\.([0-9]{1,15})\.([0-9]{1,15}))?\.jsonl")
 
 Times = tuple[int, int]
 """The minimum and the maximum time of some lines."""
@@ -47,7 +47,9 @@ def segments_of(folder: str) -> list[Segment]:
     try:
         with os.scandir(folder) as entries:
             segments = [
-                _segment(entry.path, match) for entry in entries if (match := _NAME.fullmatch(entry.name))
+                _segment(entry.path, match)
+                for entry in entries
+                if (match := _NAME_PATTERN.fullmatch(entry.name))
             ]
     except FileNotFoundError:
         return []

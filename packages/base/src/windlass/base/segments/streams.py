@@ -38,7 +38,7 @@ _OWN_CHECK_INTERVAL: Final = 10.0
 """The seconds between these checks if this process writes to the stream, too."""
 _RETRY_PAUSE: Final = 1.0
 _DISK_FULL_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT}
-_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,200}(/(?!\.)[A-Za-z0-9._-]{1,200})*")
+_NAME_PATTERN = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,200}(/(?!\.)[A-Za-z0-9._-]{1,200})*")
 _log = log("segments")
 
 
@@ -295,7 +295,7 @@ class Segments:
             )
 
     def _folder(self, stream: str) -> str:
-        if not _NAME.fullmatch(stream):
+        if not _NAME_PATTERN.fullmatch(stream):
             raise ValueError(f"{stream!r} cannot be the name of a stream")
         return f"{self._root}/{stream}"
 

@@ -24,8 +24,8 @@ from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.sections import Option
 from windlass.terminal.tables import plain, print_json
 
-_COUNT: Final = re.compile(r"(?P<least>[0-9]{1,5})(?:-(?P<most>[0-9]{1,5}))?")
-_VERSION: Final = re.compile(r"v?(?P<number>[1-9][0-9]{0,8})")
+_COUNT_PATTERN: Final = re.compile(r"(?P<least>[0-9]{1,5})(?:-(?P<most>[0-9]{1,5}))?")
+_VERSION_PATTERN: Final = re.compile(r"v?(?P<number>[1-9][0-9]{0,8})")
 
 
 def detach_option() -> Option:
@@ -62,8 +62,8 @@ def rollback(words: Sequence[str], name: str | None, detach: bool, **options: An
     `windlass releases` lists the versions.
     """
     call = EverydayCall(options)
-    versions = [match for word in words if (match := _VERSION.fullmatch(word))]
-    names = [word for word in words if not _VERSION.fullmatch(word)]
+    versions = [match for word in words if (match := _VERSION_PATTERN.fullmatch(word))]
+    names = [word for word in words if not _VERSION_PATTERN.fullmatch(word)]
     if len(versions) > 1 or len(names) > 1 or (names and name and names[0] != name):
         raise InvalidUsage(
             "give one service and one version such as v3: `windlass releases` lists the versions"
@@ -87,7 +87,7 @@ def scale(counts: Sequence[str], name: str | None, detach: bool, **options: Any)
     The version that runs is deployed again; nothing is built. `0` stops all instances and keeps the address.
     """
     call = EverydayCall(options)
-    if len(counts) == 2 and "=" not in counts[0] and not _COUNT.fullmatch(counts[0]):  # scale web 2
+    if len(counts) == 2 and "=" not in counts[0] and not _COUNT_PATTERN.fullmatch(counts[0]):  # scale web 2
         counts = [f"{counts[0]}={counts[1]}"]
     changes = [_scale_fields(text) for text in counts]
     if name:
@@ -139,7 +139,7 @@ def _count_of(fields: dict[str, int]) -> str:
 def _scale_fields(text: str) -> tuple[str, dict[str, int]]:
     """Parses `web=2`. Returns the name of the service, which may be empty, and the fields to change."""
     name, _, number = text.rpartition("=")
-    match = _COUNT.fullmatch(number)
+    match = _COUNT_PATTERN.fullmatch(number)
     if match is None or (text.startswith("=")):
         raise InvalidUsage(f"give a number of instances such as 2, web=2 or 2-5, and not {text!r}")
     least = int(match["least"])

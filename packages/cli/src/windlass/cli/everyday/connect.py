@@ -29,7 +29,7 @@ from windlass.terminal.command_errors import CommandFailed, InvalidUsage, ended_
 from windlass.terminal.sections import Option
 from windlass.terminal.tables import plain, print_json
 
-_PORTS: Final = re.compile(r"(?:(?P<here>[0-9]{1,5}):)?(?P<there>[0-9]{1,5})")
+_PORTS_PATTERN: Final = re.compile(r"(?:(?P<here>[0-9]{1,5}):)?(?P<there>[0-9]{1,5})")
 _MAX_PORT: Final = 65_535
 
 
@@ -61,8 +61,8 @@ def proxy(words: Sequence[str], name: str | None, **options: Any) -> None:
     The service needs no public port. PORT is a port on which its program listens, by default the lowest;
     LOCAL is the port here, by default a free one.
     """
-    ports = [match for word in words if (match := _PORTS.fullmatch(word))]
-    names = [word for word in words if not _PORTS.fullmatch(word)]
+    ports = [match for word in words if (match := _PORTS_PATTERN.fullmatch(word))]
+    names = [word for word in words if not _PORTS_PATTERN.fullmatch(word)]
     if len(ports) > 1 or len(names) > 1 or (names and name and names[0] != name):
         raise InvalidUsage("give one service and one port, such as: windlass proxy web 9000:8080")
     here, there = (int(ports[0]["here"] or 0), int(ports[0]["there"])) if ports else (0, 0)

@@ -108,7 +108,7 @@ def _why_unreadable(api: Api, source: Mapping[str, Any]) -> str:
 
 _OWN_FILE: Final = ".env"
 _MANIFEST: Final = "app.json"
-_NAME: Final = re.compile(r"^[ \t]*+(?:export[ \t]++)?([A-Za-z_]\w{0,200}+)[ \t]*+=", re.MULTILINE)
+_NAME_PATTERN: Final = re.compile(r"^[ \t]*+(?:export[ \t]++)?([A-Za-z_]\w{0,200}+)[ \t]*+=", re.MULTILINE)
 _MAX_FILE_BYTES: Final = 100_000
 _MAX_SHOWN_VARIABLES: Final = 8
 
@@ -133,7 +133,9 @@ def _names_in(folder: Path, name: str) -> list[str]:
         text = read_beginning(folder, name, _MAX_FILE_BYTES).decode("utf-8", "replace")
     except OSError:  # the file is missing, or it is a link, which could point anywhere
         return []
-    return list(dict.fromkeys(_manifest_variables(text) if name == _MANIFEST else _NAME.findall(text)))
+    return list(
+        dict.fromkeys(_manifest_variables(text) if name == _MANIFEST else _NAME_PATTERN.findall(text))
+    )
 
 
 def _manifest_variables(text: str) -> Iterator[str]:

@@ -24,14 +24,14 @@ EXAMPLE_FILES: Final = (".env.example", ".env.sample", ".env.template", ".env.di
 _MAX_FILE_BYTES: Final = 100_000
 _SECRET_BYTES: Final = 32
 _MAX_SHOWN: Final = 12
-_NOT_TAKEN: Final = re.compile(
+_IGNORED_VARIABLE_PATTERN: Final = re.compile(
     r"PORT|HOST|HOSTNAME|(?:NODE|FLASK|RAILS|RACK|MIX|GO|GIN)_(?:ENV|MODE)|FLASK_APP|(?:\w+_)?DEBUG"
     r"|(?:WINDLASS|QOVERY)_\w*|PATH|HOME|PWD|NODE_OPTIONS|PYTHONPATH"
     r"|\w*(?:ADMIN|ROOT|SUPERUSER)\w*PASS\w*|DB_CONNECTION"
 )
 """Matches variables that are for development, that Windlass sets, or that would give a login that everybody
 knows."""
-_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
+_KEY_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 
 
 class VariableMaker:
@@ -49,8 +49,8 @@ class VariableMaker:
         taken = {
             name: value
             for name, value in values.items()
-            if value and _KEY.fullmatch(name) and not (name in named or is_own_secret(name))
-            if not (part_of(name.upper()) or _NOT_TAKEN.fullmatch(name))
+            if value and _KEY_PATTERN.fullmatch(name) and not (name in named or is_own_secret(name))
+            if not (part_of(name.upper()) or _IGNORED_VARIABLE_PATTERN.fullmatch(name))
         }
         done = set(named)
         try:

@@ -31,10 +31,12 @@ from windlass.terminal.command_errors import CommandFailed, InvalidUsage
 from windlass.terminal.sections import Option
 from windlass.terminal.tables import plain, print_json
 
-_NAME: Final = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)\s*=[^\S\n]*")
-_BARE_VALUE: Final = re.compile(r"[^\n]*")
-_SINGLE_QUOTED: Final = re.compile(r"'(?P<text>[^']*)'[^\S\n]*(?:#[^\n]*)?(?=\n|\Z)")
-_DOUBLE_QUOTED: Final = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"[^\S\n]*(?:#[^\n]*)?(?=\n|\Z)', re.DOTALL)
+_NAME_PATTERN: Final = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)\s*=[^\S\n]*")
+_BARE_VALUE_PATTERN: Final = re.compile(r"[^\n]*")
+_SINGLE_QUOTED_PATTERN: Final = re.compile(r"'(?P<text>[^']*)'[^\S\n]*(?:#[^\n]*)?(?=\n|\Z)")
+_DOUBLE_QUOTED_PATTERN: Final = re.compile(
+    r'"(?P<text>(?:[^"\\]|\\.)*)"[^\S\n]*(?:#[^\n]*)?(?=\n|\Z)', re.DOTALL
+)
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$", "`": "`"}
 
 
@@ -50,7 +52,7 @@ def parse_dotenv(text: str, source: str) -> dict[str, str]:
             place = blank.end()
             continue
         place += len(text[place:]) - len(text[place:].lstrip(" \t"))
-        head = _NAME.match(text, place)
+        head = _NAME_PATTERN.match(text, place)
         if head is None:
             line = text.count("\n", 0, place) + 1
             raise InvalidUsage(f"{source}: fix line {line}: it must be like NAME=value")
@@ -62,7 +64,7 @@ def _value(text: str, start: int, source: str) -> tuple[str, int]:
     """Returns the value at `start`, and the position after it."""
     mark = text[start : start + 1]
     if mark in ("'", '"'):
-        quoted = (_SINGLE_QUOTED if mark == "'" else _DOUBLE_QUOTED).match(text, start)
+        quoted = (_SINGLE_QUOTED_PATTERN if mark == "'" else _DOUBLE_QUOTED_PATTERN).match(text, start)
         if quoted is None:
             line = text.count("\n", 0, start) + 1
             raise InvalidUsage(
@@ -70,7 +72,7 @@ def _value(text: str, start: int, source: str) -> tuple[str, int]:
             )
         inner = quoted["text"]
         return (inner if mark == "'" else _unescape(inner)), quoted.end()
-    bare = _BARE_VALUE.match(text, start)
+    bare = _BARE_VALUE_PATTERN.match(text, start)
     assert bare is not None, "it matches the empty text, too"
     return re.sub(r"(?<!\s)\s+#.*", "", bare[0]).strip(), bare.end()
 
@@ -79,7 +81,7 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text, flags=re.DOTALL)
 
 
-_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_KEY_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _MAX_VARIABLES: Final = 1000
 """Maximum number of variables in one request."""
 
@@ -178,7 +180,7 @@ class VariableCommands:
 
     def _key_and_value(self, text: str, used_options: set[str]) -> tuple[str, str]:
         key, equals, value = text.partition("=")
-        if not _KEY.fullmatch(key) or (not equals and not self.is_secret):
+        if not _KEY_PATTERN.fullmatch(key) or (not equals and not self.is_secret):
             like = "NAME or NAME=value" if self.is_secret else "NAME=value"
             raise InvalidUsage(f"give {like}, and not {key if self.is_secret else text!r}")
         if equals:

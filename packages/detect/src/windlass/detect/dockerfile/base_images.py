@@ -16,10 +16,12 @@ from windlass.detect.version_ranges import without_name
 DEBIAN: Final = "bookworm"
 SLIM: Final = f"debian:{DEBIAN}-slim"
 
-_CLAUSE: Final = re.compile(r"(?<![\w.])(\^|~=|~>|~|>=|<=|!=|==|=|>|<|)[ \t]*+v?(\d{1,4}(?:\.\d{1,6}){0,3})")
-_HYPHEN: Final = re.compile(r"(\d[\d.]*+) +- +(\d[\d.]*+)")
-_EXACT: Final = re.compile(r"[=v]{0,3}+(\d{1,4}(?:\.\d{1,6}){0,3})(?:\.[x*])?", re.ASCII)
-_DISTRIBUTION: Final = re.compile(r"(?:[a-z]++-)?+([=v]{0,3}+\d[\d.]*+)[-+]\S*+")
+_CLAUSE_PATTERN: Final = re.compile(
+    r"(?<![\w.])(\^|~=|~>|~|>=|<=|!=|==|=|>|<|)[ \t]*+v?(\d{1,4}(?:\.\d{1,6}){0,3})"
+)
+_HYPHEN_PATTERN: Final = re.compile(r"(\d[\d.]*+) +- +(\d[\d.]*+)")
+_EXACT_PATTERN: Final = re.compile(r"[=v]{0,3}+(\d{1,4}(?:\.\d{1,6}){0,3})(?:\.[x*])?", re.ASCII)
+_DISTRIBUTION_PATTERN: Final = re.compile(r"(?:[a-z]++-)?+([=v]{0,3}+\d[\d.]*+)[-+]\S*+")
 """Matches versions with the name of a distribution, such as `temurin-21.0.2+13` or `1.17.3-otp-27`."""
 
 
@@ -40,11 +42,11 @@ class BaseImages(Struct, frozen=True, kw_only=True):
 
     def version_for(self, wish: str) -> str:
         """Returns the version in the image tag for a version or range that a repository declares."""
-        wish = _DISTRIBUTION.sub(r"\1", wish.strip().lower())
-        wish = _HYPHEN.sub(r">=\1 <=\2", without_name(wish))
-        if self.takes_patches and (exact := _EXACT.fullmatch(wish)) and exact[1].count(".") == 2:
+        wish = _DISTRIBUTION_PATTERN.sub(r"\1", wish.strip().lower())
+        wish = _HYPHEN_PATTERN.sub(r">=\1 <=\2", without_name(wish))
+        if self.takes_patches and (exact := _EXACT_PATTERN.fullmatch(wish)) and exact[1].count(".") == 2:
             return exact[1]
-        clauses = [[*_CLAUSE.finditer(part)] for part in re.split(r"\|\|?", wish)]
+        clauses = [[*_CLAUSE_PATTERN.finditer(part)] for part in re.split(r"\|\|?", wish)]
         ranges = [[(match[1], _numbers(match[2])) for match in part] for part in clauses if part]
         if not ranges:
             return self.default

@@ -22,15 +22,15 @@ _CARGO: Final = (
 _MAVEN: Final = (CacheMount("maven", "/root/.m2", is_locked=True),)
 _GRADLE: Final = (CacheMount("gradle", "/root/.gradle", is_locked=True),)
 _NUGET: Final = (CacheMount("nuget", "/root/.nuget/packages", is_locked=True),)
-_PROGRAM: Final = re.compile(r"(?:exec +)?\./target/((?:release|debug)/[\w.-]+)(?= |\Z)", re.ASCII)
-_OUTSIDE_REPLACEMENT: Final = re.compile(r"=>[ \t]*+\.{1,2}/")
+_PROGRAM_PATTERN: Final = re.compile(r"(?:exec +)?\./target/((?:release|debug)/[\w.-]+)(?= |\Z)", re.ASCII)
+_OUTSIDE_REPLACEMENT_PATTERN: Final = re.compile(r"=>[ \t]*+\.{1,2}/")
 
 
 def go(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Go"]
     build, run = images.tags(images.version_for(recipe.language_version))
     stage = BuildStage(image=build)
-    if recipe.install == "go mod download" and not _OUTSIDE_REPLACEMENT.search(files.text("go.mod")):
+    if recipe.install == "go mod download" and not _OUTSIDE_REPLACEMENT_PATTERN.search(files.text("go.mod")):
         stage.manifests = [name for name in ("go.mod", "go.sum") if files.has(name)]
         stage.install = [RunStep(recipe.install, _GO)]
     elif recipe.install:
@@ -47,7 +47,7 @@ def rust(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
     build, run = images.tags(images.version_for(""))
     stage = BuildStage(image=build)
     stage.build = [RunStep(recipe.install, _CARGO)] if recipe.install else []
-    program = _PROGRAM.match(recipe.start)
+    program = _PROGRAM_PATTERN.match(recipe.start)
     if recipe.build and program:
         target = CacheMount(f"{options.own}-cargo-target", "/target", is_locked=True)
         taken = f"install -D /target/{program[1]} target/{program[1]}"

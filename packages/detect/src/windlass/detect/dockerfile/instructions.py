@@ -13,11 +13,11 @@ from typing import Final
 
 from msgspec import Struct
 
-_PLAIN_COMMAND: Final = re.compile(r"[A-Za-z0-9./_~$][ -\[\]-~]*+")
+_PLAIN_COMMAND_PATTERN: Final = re.compile(r"[A-Za-z0-9./_~$][ -\[\]-~]*+")
 """Matches printable ASCII without backslashes, because a backslash could continue a line or escape a
 character."""
-_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_./@+-]*+")
-_DEBIAN: Final = re.compile(r"[a-z0-9][a-z0-9.+-]++(?:[:=][A-Za-z0-9.+:~-]++)?")
+_PLAIN_PATH_PATTERN: Final = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_./@+-]*+")
+_DEBIAN_PACKAGE_PATTERN: Final = re.compile(r"[a-z0-9][a-z0-9.+-]++(?:[:=][A-Za-z0-9.+:~-]++)?")
 
 
 class CacheMount(Struct, frozen=True):
@@ -36,7 +36,7 @@ class CacheMount(Struct, frozen=True):
 def is_plain_path(path: str) -> bool:
     """Returns whether an instruction can contain the path unchanged: without blanks, patterns, variables or
     options."""
-    return bool(_PLAIN_PATH.fullmatch(path)) and ".." not in path.split("/")
+    return bool(_PLAIN_PATH_PATTERN.fullmatch(path)) and ".." not in path.split("/")
 
 
 def run(command: str, caches: Sequence[CacheMount] = ()) -> str:
@@ -68,7 +68,7 @@ def apt(packages: Sequence[str]) -> str:
     """Returns the instruction that installs Debian packages and deletes the package lists. Raises ValueError
     for invalid package names."""
     for package in packages:
-        if not _DEBIAN.fullmatch(package):
+        if not _DEBIAN_PACKAGE_PATTERN.fullmatch(package):
             raise ValueError(f"system_packages: name Debian packages: {package[:60]!r} is none.")
     listed = " \\\n        ".join(packages)
     return (
@@ -79,4 +79,6 @@ def apt(packages: Sequence[str]) -> str:
 
 
 def _is_plain(command: str) -> bool:
-    return bool(_PLAIN_COMMAND.fullmatch(command)) and "<<" not in command and command == command.strip()
+    return (
+        bool(_PLAIN_COMMAND_PATTERN.fullmatch(command)) and "<<" not in command and command == command.strip()
+    )

@@ -58,10 +58,10 @@ _MANIFESTS: Final = (
     ".yarnrc.yml",
     ".pnpmfile.cjs",
 )
-_MANAGER: Final = re.compile(r"(npm|yarn|pnpm|bun)@(\d++(?:\.\d++){0,2})")
-_LOCAL: Final = re.compile(r"(?:file|link|portal|workspace|patch):")
+_MANAGER_PATTERN: Final = re.compile(r"(npm|yarn|pnpm|bun)@(\d++(?:\.\d++){0,2})")
+_LOCAL_PATTERN: Final = re.compile(r"(?:file|link|portal|workspace|patch):")
 _LOCKS: Final = {"pnpm": "pnpm-lock.yaml", "yarn": "yarn.lock"}
-_BY_MANAGER: Final = re.compile(r"(?:npm|yarn|pnpm|bun)(?: run)? ([\w:.-]+)")
+_SCRIPT_COMMAND_PATTERN: Final = re.compile(r"(?:npm|yarn|pnpm|bun)(?: run)? ([\w:.-]+)")
 _ASKS: Final = (
     'fetch("http://127.0.0.1:" + (process.env.PORT || process.argv[1]) + process.argv[2])'
     ".then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"
@@ -143,7 +143,7 @@ def _tools(
 ) -> list[RunStep]:
     """Returns the steps that install the package managers that the image lacks, in the lock file's
     version."""
-    named = _MANAGER.match(text_in(package, "packageManager"))
+    named = _MANAGER_PATTERN.match(text_in(package, "packageManager"))
     steps: list[RunStep] = []
     for manager in managers:
         version = named[2] if named and named[1] == manager else _version(manager, files)
@@ -182,7 +182,7 @@ def _needs_code(recipe: Recipe, files: KnownFiles, package: dict[str, object]) -
         or "yarnPath" in files.text(".yarnrc.yml")
         or not set(OWN_SCRIPTS).isdisjoint(table(package, "scripts"))
         or "@prisma/client" in table(package, "dependencies")
-        or any(isinstance(version, str) and _LOCAL.match(version) for version in named)
+        or any(isinstance(version, str) and _LOCAL_PATTERN.match(version) for version in named)
     )
 
 
@@ -190,7 +190,7 @@ def _start(recipe: Recipe, package: dict[str, object]) -> str:
     """Returns the script's own command instead of `npm run`, which would be a process between engine and
     application."""
     command = recipe.start.removeprefix("npx ")
-    named = _BY_MANAGER.fullmatch(command)
+    named = _SCRIPT_COMMAND_PATTERN.fullmatch(command)
     scripts = table(package, "scripts")
     script = text_in(scripts, named[1]) if named else ""
     if not named or not script or "npm_" in script or {f"pre{named[1]}", f"post{named[1]}"} & scripts.keys():

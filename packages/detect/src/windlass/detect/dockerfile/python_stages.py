@@ -36,10 +36,10 @@ _WITHOUT_THE_CODE: Final = {
 }
 """Commands that can install dependencies before the code is copied, each with the option to do so."""
 _LOCKS: Final = ("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile", "Pipfile.lock")
-_REQUIREMENTS: Final = re.compile(r"pip install (?:--?[\w-]+ )*-r (\S+)")
-_INCLUDE: Final = re.compile(r"(?:-r|--requirement|-c|--constraint)[ \t=]*+(\S++)")
+_REQUIREMENTS_PATTERN: Final = re.compile(r"pip install (?:--?[\w-]+ )*-r (\S+)")
+_INCLUDE_PATTERN: Final = re.compile(r"(?:-r|--requirement|-c|--constraint)[ \t=]*+(\S++)")
 _INCLUDES: Final = ("-r", "-c", "--requirement", "--constraint")
-_LOCAL: Final = re.compile(r"(?:-e|--editable|\.|/|file:)|[^#]*@ *file:")
+_LOCAL_PATTERN: Final = re.compile(r"(?:-e|--editable|\.|/|file:)|[^#]*@ *file:")
 _ENVIRONMENT: Final = {"VIRTUAL_ENV": VENV, "PATH": f"{VENV}/bin:$PATH"}
 _ASKS: Final = (
     "import os, sys, urllib.request as r; "
@@ -108,7 +108,7 @@ def _install(stage: BuildStage, recipe: Recipe, files: KnownFiles, caches: tuple
 def _requirements(recipe: Recipe, files: KnownFiles) -> list[str]:
     """Returns the requirements file and all files that it includes. Empty if a requirement needs the
     application's code."""
-    named = _REQUIREMENTS.fullmatch(recipe.install)
+    named = _REQUIREMENTS_PATTERN.fullmatch(recipe.install)
     ahead = [named[1].removeprefix("./")] if named else []
     for path in ahead:
         if not is_plain_path(path) or not files.has(path) or len(ahead) > 20:
@@ -116,8 +116,8 @@ def _requirements(recipe: Recipe, files: KnownFiles) -> list[str]:
         folder = path.rpartition("/")[0]
         for line in files.text(path).splitlines():
             text = line.strip()
-            included = _INCLUDE.fullmatch(text)
-            if _LOCAL.match(text) or (text.startswith(_INCLUDES) and not included):
+            included = _INCLUDE_PATTERN.fullmatch(text)
+            if _LOCAL_PATTERN.match(text) or (text.startswith(_INCLUDES) and not included):
                 return []
             if included:
                 inner = f"{folder}/{included[1].removeprefix('./')}".strip("/")

@@ -34,11 +34,11 @@ from windlass.detect.known_files import KnownFiles
 from windlass.detect.recipe import SITE_FOLDER, Recipe
 from windlass.detect.tree import Tree
 
-_PLAIN: Final = re.compile(r"[\w./:@%+,=-]+(?: +[\w./:@%+,=-]+)*", re.ASCII)
-_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"`$\\]*\"")
-_EXPANSION: Final = re.compile(r"\$\{\w+(?:[:=?+-][^{}$`'\"]*)?\}|\$\([^()`]*\)", re.ASCII)
+_PLAIN_PATTERN: Final = re.compile(r"[\w./:@%+,=-]+(?: +[\w./:@%+,=-]+)*", re.ASCII)
+_QUOTED_PATTERN: Final = re.compile(r"'[^']*'|\"[^\"`$\\]*\"")
+_EXPANSION_PATTERN: Final = re.compile(r"\$\{\w+(?:[:=?+-][^{}$`'\"]*)?\}|\$\([^()`]*\)", re.ASCII)
 _SYNTAX: Final = frozenset("'\"`;|&<>(){}\n\r\\#")
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
+_ASSIGNMENT_PATTERN: Final = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 _NOT_PROGRAMS: Final = frozenset(
     [
         *("exec", "cd", "export", "set", "unset", "source", ".", "eval", "trap", "ulimit", "umask", ":", "!"),
@@ -51,7 +51,7 @@ def argv(command: str) -> tuple[str, ...]:
     """Returns the argument list that starts a command. If the command contains variables such as `PORT`, a
     shell expands them and then replaces itself with the program."""
     words = command.split()
-    if _PLAIN.fullmatch(command) and "=" not in words[0] and words[0] not in _NOT_PROGRAMS:
+    if _PLAIN_PATTERN.fullmatch(command) and "=" not in words[0] and words[0] not in _NOT_PROGRAMS:
         return tuple(words)
     return ("sh", "-c", with_exec(command))
 
@@ -65,26 +65,26 @@ def with_exec(command: str) -> str:
     last = last.strip()
     if not _is_one_program(last) or not _is_closed(before):
         return command
-    program = f"exec env {last}" if _ASSIGNMENT.match(last) else f"exec {last}"
+    program = f"exec env {last}" if _ASSIGNMENT_PATTERN.match(last) else f"exec {last}"
     return f"{before.rstrip()} && {program}" if before.strip() else program
 
 
 def _is_one_program(text: str) -> bool:
-    bare = _EXPANSION.sub("X", _QUOTED.sub("X", text))
+    bare = _EXPANSION_PATTERN.sub("X", _QUOTED_PATTERN.sub("X", text))
     words = bare.split()
     return bool(words) and words[0] not in _NOT_PROGRAMS and not _SYNTAX & set(bare)
 
 
 def _is_closed(text: str) -> bool:
     """Returns whether all quotes are closed at the end of the text."""
-    return not set("'\"`\\") & set(_QUOTED.sub("X", text))
+    return not set("'\"`\\") & set(_QUOTED_PATTERN.sub("X", text))
 
 
 USER_ID: Final = 10001
 FILE_COMMENT: Final = "# Written by Windlass from the recipe of this folder."
 
 _WEB_PROCESSES: Final = ("web", "app")
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+", re.ASCII)
+_VARIABLE_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*+", re.ASCII)
 _WITHHELD_VARIABLES: Final = frozenset(
     [
         *(
@@ -162,7 +162,9 @@ def _build_stage(
     yield from _steps(stage.tools, options)
     yield f"WORKDIR {APP_FOLDER}"
     arguments = [
-        name for name in options.variables if _VARIABLE.fullmatch(name) and name not in _WITHHELD_VARIABLES
+        name
+        for name in options.variables
+        if _VARIABLE_PATTERN.fullmatch(name) and name not in _WITHHELD_VARIABLES
     ]
     yield from (f"ARG {name}" for name in arguments if reaches_installation(name))
     if stage.manifests and not options.works_below:

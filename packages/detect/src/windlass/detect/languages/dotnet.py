@@ -13,16 +13,16 @@ from windlass.detect.versions import choose_version
 
 PROJECTS: Final = ("*.csproj", "*.fsproj", "*.vbproj")
 """Project files of C#, F# and Visual Basic."""
-_TARGET: Final = re.compile(r"<TargetFrameworks?>[ \t]*+net(?:coreapp)?([\d.]++)")
-_NAME: Final = re.compile(r"<AssemblyName>([\w.-]{1,200}+)<")
+_TARGET_PATTERN: Final = re.compile(r"<TargetFrameworks?>[ \t]*+net(?:coreapp)?([\d.]++)")
+_NAME_PATTERN: Final = re.compile(r"<AssemblyName>([\w.-]{1,200}+)<")
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
     project = min(matching_files(files.tree, PROJECTS), default="")
     text = files.text(project)
-    if version := _TARGET.search(text):
+    if version := _TARGET_PATTERN.search(text):
         choose_version(recipe, version[1], project)
-    named = _NAME.search(text)
+    named = _NAME_PATTERN.search(text)
     name = named[1] if named else project.rpartition(".")[0]
     recipe.choose(f"{project} is there.", package_manager="nuget", install=f'dotnet restore "{project}"')
     recipe.choose(f"{project} is there.", build=f'dotnet publish "{project}" -c Release -o out')

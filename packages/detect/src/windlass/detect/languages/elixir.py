@@ -11,13 +11,13 @@ from windlass.detect.recipe import Recipe
 from windlass.detect.toolchain import Toolchain
 from windlass.detect.versions import choose_version, choose_version_by_file
 
-_VERSION: Final = re.compile(r"\belixir:[ \t]*+\"([^\"\n]{1,40}+)\"")
+_VERSION_PATTERN: Final = re.compile(r"\belixir:[ \t]*+\"([^\"\n]{1,40}+)\"")
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
     text = files.text("mix.exs")
     choose_version_by_file(files, recipe, "elixir", ".elixir-version")
-    if version := _VERSION.search(text):
+    if version := _VERSION_PATTERN.search(text):
         choose_version(recipe, version[1], "mix.exs")
     recipe.choose("mix.exs is there.", package_manager="mix", install="mix deps.get --only prod")
     is_phoenix = ":phoenix," in text

@@ -12,24 +12,26 @@ from windlass.detect.recipe import Recipe
 from windlass.detect.toolchain import Toolchain
 from windlass.detect.versions import choose_version, choose_version_by_file
 
-_MODULE: Final = re.compile(r"^module[ \t]++\"?([\w./~-]++)", re.MULTILINE)
-_REQUIRES: Final = re.compile(r"^require\b", re.MULTILINE)
-_REPLACES: Final = re.compile(r"^replace\b", re.MULTILINE)
+_MODULE_PATTERN: Final = re.compile(r"^module[ \t]++\"?([\w./~-]++)", re.MULTILINE)
+_REQUIRE_PATTERN: Final = re.compile(r"^require\b", re.MULTILINE)
+_REPLACE_PATTERN: Final = re.compile(r"^replace\b", re.MULTILINE)
 _OF_WORKSPACE: Final = r"[ \t]v0\.0\.0(?:-00010101000000-0{12})?+(?![\w.-])"
 """Matches the placeholder version of a module in a local folder, which go.work or `replace` locates.
 
 No registry has this version. For a module of go.work, `go mod download` still tries to download it, and `go
 build` does not.
 """
-_GO: Final = re.compile(r"^go[ \t]++([\d.]++)", re.MULTILINE)
-_MAIN: Final = re.compile(r"^package[ \t]++main\b", re.MULTILINE)
-_SERVES: Final = re.compile(r"\.(?:ListenAndServe|Serve)\(|\bhttp\.Server\{")
-_NETWORK: Final = re.compile(r"[\"`](?:net(?:/[\w/]++)?|syscall|plugin|C|\w++(?:\.\w++)++/\S*+)[\"`]")
+_GO_VERSION_PATTERN: Final = re.compile(r"^go[ \t]++([\d.]++)", re.MULTILINE)
+_MAIN_PACKAGE_PATTERN: Final = re.compile(r"^package[ \t]++main\b", re.MULTILINE)
+_SERVER_CALL_PATTERN: Final = re.compile(r"\.(?:ListenAndServe|Serve)\(|\bhttp\.Server\{")
+_NETWORK_IMPORT_PATTERN: Final = re.compile(
+    r"[\"`](?:net(?:/[\w/]++)?|syscall|plugin|C|\w++(?:\.\w++)++/\S*+)[\"`]"
+)
 """Matches imported packages that may open a port: network packages of the standard library, C, and packages
 of other modules."""
-_READS_PORT: Final = re.compile(r"\b(?:Getenv|LookupEnv)\(\"PORT\"\)")
-_DOTENV: Final = re.compile(r"\bgodotenv\.(?:Load|Overload|Read)\((?:\"(?:\./)?\.env\")?\)")
-_CALLER: Final = re.compile(r"\bruntime\.Caller\(")
+_READS_PORT_PATTERN: Final = re.compile(r"\b(?:Getenv|LookupEnv)\(\"PORT\"\)")
+_DOTENV_PATTERN: Final = re.compile(r"\bgodotenv\.(?:Load|Overload|Read)\((?:\"(?:\./)?\.env\")?\)")
+_CALLER_PATTERN: Final = re.compile(r"\bruntime\.Caller\(")
 _AUXILIARY_FOLDERS: Final = frozenset(
     ["example", "examples", "hack", "scripts", "test", "testdata", "tests", "tools"]
 )
@@ -48,15 +50,15 @@ _FRAMEWORKS: Final = {
 def fill(files: KnownFiles, recipe: Recipe) -> None:
     module = files.text("go.mod")
     choose_version_by_file(files, recipe, "golang", ".go-version")
-    if version := _GO.search(module):
+    if version := _GO_VERSION_PATTERN.search(module):
         choose_version(recipe, version[1], "go.mod")
     for path, name in _FRAMEWORKS.items():
         if path in module:
             recipe.choose(f"go.mod names {path}.", framework=name)
     if files.has("go.mod"):
         recipe.choose("go.mod is there.", package_manager="go")
-        is_in_workspace = re.search(_OF_WORKSPACE, module) and not _REPLACES.search(module)
-        is_fetched = _REQUIRES.search(module) and not is_in_workspace
+        is_in_workspace = re.search(_OF_WORKSPACE, module) and not _REPLACE_PATTERN.search(module)
+        is_fetched = _REQUIRE_PATTERN.search(module) and not is_in_workspace
         if is_fetched and not files.has("vendor/modules.txt"):
             recipe.choose("go.mod names the modules.", install="go mod download")
     main = _main_folder(files)
@@ -84,8 +86,10 @@ def _own_paths(files: KnownFiles, module: str) -> tuple[str, str]:
     """Returns flags by which the program knows its sources relative to its folder, and the reason; both are
     empty if it does not ask. With -trimpath alone, such a program looks for its files below the module's
     name."""
-    name = _MODULE.search(module)
-    asks = next((path for path in _sources(files)[:_MAX_SOURCES] if _CALLER.search(files.text(path))), "")
+    name = _MODULE_PATTERN.search(module)
+    asks = next(
+        (path for path in _sources(files)[:_MAX_SOURCES] if _CALLER_PATTERN.search(files.text(path))), ""
+    )
     if not name or not asks:
         return "", ""
     return (
@@ -99,7 +103,9 @@ def _reader_of_dotenv(files: KnownFiles, module: str) -> str:
     .env."""
     if "github.com/joho/godotenv" not in module or files.has(".env"):
         return ""
-    return next((path for path in _sources(files)[:_MAX_SOURCES] if _DOTENV.search(files.text(path))), "")
+    return next(
+        (path for path in _sources(files)[:_MAX_SOURCES] if _DOTENV_PATTERN.search(files.text(path))), ""
+    )
 
 
 def _sources(files: KnownFiles) -> list[str]:
@@ -117,15 +123,17 @@ def may_listen(files: KnownFiles) -> bool:
         for name in files.tree.names(folder)
         if name.endswith((".go", ".s", ".c"))
     ]
-    is_known = files.has("go.mod") and not _REQUIRES.search(files.text("go.mod"))
+    is_known = files.has("go.mod") and not _REQUIRE_PATTERN.search(files.text("go.mod"))
     if not is_known or len(sources) > _MAX_SOURCES:
         return True
-    return any(not name.endswith(".go") or _NETWORK.search(files.text(name)) for name in sources)
+    return any(
+        not name.endswith(".go") or _NETWORK_IMPORT_PATTERN.search(files.text(name)) for name in sources
+    )
 
 
 def _serves(files: KnownFiles, folder: str) -> bool:
     text = _text_of(files, folder)
-    return bool(_SERVES.search(text) or _READS_PORT.search(text))
+    return bool(_SERVER_CALL_PATTERN.search(text) or _READS_PORT_PATTERN.search(text))
 
 
 def _text_of(files: KnownFiles, folder: str) -> str:
@@ -135,7 +143,7 @@ def _text_of(files: KnownFiles, folder: str) -> str:
 
 def _program_name(module: str, main: str) -> str:
     """Returns the name that `go build` chooses for the program."""
-    path = _MODULE.search(module)
+    path = _MODULE_PATTERN.search(module)
     parts = (main or (path[1] if path else "app")).split("/")
     return parts[-2] if len(parts) > 1 and re.fullmatch(r"v\d+", parts[-1]) else parts[-1]
 
@@ -167,7 +175,8 @@ def _holds_main(files: KnownFiles, folder: str) -> bool:
     belong to one package."""
     sources = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))
     return any(
-        not name.endswith("_test.go") and _MAIN.search(files.text(f"{folder}/{name}".strip("/")))
+        not name.endswith("_test.go")
+        and _MAIN_PACKAGE_PATTERN.search(files.text(f"{folder}/{name}".strip("/")))
         for name in sorted(sources, key=lambda name: name != "main.go")[:3]
     )
 

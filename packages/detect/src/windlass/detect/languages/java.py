@@ -22,12 +22,12 @@ _FRAMEWORKS: Final = {
 _PORTS: Final = {"Spring Boot": "-Dserver.port", "Micronaut": "-Dmicronaut.server.port"}
 """System properties that set the port of each framework."""
 _HEALTH: Final = ("actuator", "smallrye-health", "micronaut-management")
-_VERSIONS: Final = re.compile(
+_VERSIONS_PATTERN: Final = re.compile(
     r"<(?:java\.version|jdk\.version|maven\.compiler\.(?:release|source|target)|release|source|target)>"
     r"\s*+(?:1\.)?(\d{1,2})\s*+<"
     r"|(?:languageVersion|jvmToolchain|sourceCompatibility|jvmTarget)[^\d\n]{1,60}+(?:1[._](?=\d\b))?(\d{1,2})\b"
 )
-_BOOT: Final = re.compile(
+_SPRING_BOOT_PATTERN: Final = re.compile(
     r"<artifactId>spring-boot-starter-parent</artifactId>\s*+<version>(\d+)\.(\d+)"
     r"|org\.springframework\.boot['\"]\)?\s++version\s*+['\"](\d+)\.(\d+)"
 )
@@ -36,23 +36,23 @@ _JAVA_OF_BOOT: Final = {1: "8", 2: "8", 3: "17", 4: "17"}
 _FIRST_WITH_NEW_LOMBOK: Final = (4, 0)
 """The first version of Spring Boot whose Lombok works with the newest JDK."""
 _NEW_LOMBOK: Final = "1.18.42"
-_OWN_LOMBOK: Final = re.compile(
+_OWN_LOMBOK_PATTERN: Final = re.compile(
     r"<artifactId>lombok</artifactId>\s*+(?:<(?:scope|optional)>\w*+</\w++>\s*+){0,2}"
     r"<version>(?!\$\{lombok\.version\})|projectlombok:lombok:\d|lombok\.version['\"]?\]"
 )
 """Matches a version of Lombok that no option replaces."""
-_LOMBOK_PROPERTY: Final = re.compile(r"<lombok\.version>1\.18\.(\d{1,3})<")
+_LOMBOK_PROPERTY_PATTERN: Final = re.compile(r"<lombok\.version>1\.18\.(\d{1,3})<")
 _FIRST_FOR_NEW_JDKS: Final = 40
 """The first Lombok 1.18 that works with JDK 25."""
 _SECONDARY_ARCHIVES: Final = ("/original-", "-plain.jar", "-sources.jar", "-javadoc.jar")
 """Parts of the names of archives that are not the application. For example, Maven's shade plugin keeps the
 archive without dependencies as original-shop-1.jar."""
-_APPLICATION: Final = re.compile(
+_APPLICATION_PATTERN: Final = re.compile(
     r"""\b(?:id|plugin:|plugin\s*=)[ (]*["']application["']|^[ \t]*+`?application`?[ \t\r]*+$""", re.MULTILINE
 )
 """Matches Gradle's application plugin, which creates a folder with the application's archives and a start
 script."""
-_WAR: Final = re.compile(r"<packaging>\s*+war\s*+</packaging>")
+_WAR_PATTERN: Final = re.compile(r"<packaging>\s*+war\s*+</packaging>")
 """Matches a build that makes an archive for servlet containers. That of Spring Boot can be run, too."""
 _OWN_ARCHIVE: Final = ("Main-Class", "shadow")
 """Words in build files that show that the build produces an executable archive."""
@@ -69,7 +69,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         name, _, version = line.partition("=")
         if name.strip() == "java.runtime.version":
             choose_version(recipe, version, "system.properties")
-    if numbers := _VERSIONS.search(text):
+    if numbers := _VERSIONS_PATTERN.search(text):
         choose_version(recipe, numbers[1] or numbers[2], file)
     boot = _boot_version(text)
     if boot and not recipe.language_version and (default := _JAVA_OF_BOOT.get(boot[0])):
@@ -88,16 +88,16 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def _boot_version(text: str) -> tuple[int, int] | None:
-    match = _BOOT.search(text)
+    match = _SPRING_BOOT_PATTERN.search(text)
     return (int(match[1] or match[3]), int(match[2] or match[4])) if match else None
 
 
 def _with_new_lombok(text: str, option: str) -> tuple[str, str]:
     """Returns the option that replaces a Lombok which fails with the JDKs that are usual now, and the reason.
     Both are empty if the build file chooses the version of Lombok, or Spring Boot a newer one."""
-    boot, own = _boot_version(text), _LOMBOK_PROPERTY.search(text)
+    boot, own = _boot_version(text), _LOMBOK_PROPERTY_PATTERN.search(text)
     is_old = int(own[1]) < _FIRST_FOR_NEW_JDKS if own else bool(boot and boot < _FIRST_WITH_NEW_LOMBOK)
-    if not is_old or "lombok" not in text or _OWN_LOMBOK.search(text):
+    if not is_old or "lombok" not in text or _OWN_LOMBOK_PATTERN.search(text):
         return "", ""
     return (
         f" {option}lombok.version={_NEW_LOMBOK}",
@@ -113,7 +113,7 @@ def _maven(files: KnownFiles, recipe: Recipe) -> None:
     recipe.choose(
         f"{because}{why}", package_manager="maven", build=f"{program} -B -DskipTests{option} package"
     )
-    kind = "war" if _WAR.search(files.text("pom.xml")) else "jar"
+    kind = "war" if _WAR_PATTERN.search(files.text("pom.xml")) else "jar"
     _start(recipe, "target", "target/quarkus-app/quarkus-run.jar", kind)
 
 
@@ -139,7 +139,7 @@ def _gradle(files: KnownFiles, recipe: Recipe, file: str) -> None:
 
 
 def _is_application(text: str) -> bool:
-    return bool(_APPLICATION.search(text)) and not any(word in text for word in _OWN_ARCHIVE)
+    return bool(_APPLICATION_PATTERN.search(text)) and not any(word in text for word in _OWN_ARCHIVE)
 
 
 def _choose_script(recipe: Recipe, because: str, program: str, file: str) -> None:

@@ -25,8 +25,8 @@ _BY_LOCK: Final = {
     "npm": "npm ci",
 }
 """The command by which each package manager installs the packages of its lock file."""
-_MANAGER: Final = re.compile(r"(npm|yarn|pnpm|bun)@(\d++)")
-_FOR_DEVELOPMENT: Final = re.compile(
+_MANAGER_PATTERN: Final = re.compile(r"(npm|yarn|pnpm|bun)@(\d++)")
+_FOR_DEVELOPMENT_PATTERN: Final = re.compile(
     r"\b(react-scripts start|vite(?! build| preview)|astro (dev|preview)|ng serve|vue-cli-service serve"
     r"|gatsby develop|docusaurus start|parcel|webpack(-dev-server| serve)|eleventy --serve|next dev|nuxt dev"
     r"|nest start|nodemon|tsx watch|ts-node-dev|svelte-kit dev|remix dev|nx serve|react-router dev)\b"
@@ -75,7 +75,7 @@ def _choose_version(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def _choose_manager(files: KnownFiles, recipe: Recipe, package: dict[str, Any]) -> str:
-    named = _MANAGER.match(text_in(package, "packageManager"))
+    named = _MANAGER_PATTERN.match(text_in(package, "packageManager"))
     for file, manager in LOCK_FILES:
         if files.has(file) and (named is None or named[1] == manager):
             install = _BY_LOCK[manager]
@@ -105,7 +105,7 @@ def _choose_by_framework(
     recipe.choose(f"{because}.", framework=framework.name)
     script = text_in(package, "scripts", "start")
     folder = framework.static_folder(files, package)
-    is_for_production = not _FOR_DEVELOPMENT.search(script) and not framework.ignores_start
+    is_for_production = not _FOR_DEVELOPMENT_PATTERN.search(script) and not framework.ignores_start
     # If the build generates static files, the framework's own server has nothing to serve.
     if script and is_for_production and not (folder and framework.own_server in script):
         recipe.choose(f"It is the start script of package.json: `{script}`.", start=f"{manager} run start")
@@ -169,7 +169,7 @@ def _choose_start(files: KnownFiles, recipe: Recipe, package: dict[str, Any], ma
     scripts = table(package, "scripts")
     for name in ("start:prod", "start", "serve", "production"):
         script = text_in(scripts, name)
-        if script and (name == "start" or not _FOR_DEVELOPMENT.search(script)):
+        if script and (name == "start" or not _FOR_DEVELOPMENT_PATTERN.search(script)):
             recipe.choose(f"It is a script of package.json: `{script}`.", start=f"{manager} run {name}")
     main = text_in(package, "main").removeprefix("./")
     for path in (main, f"{main}.js" if main else "", *_ENTRY_FILES):

@@ -13,12 +13,12 @@ from windlass.detect.recipe import Recipe
 from windlass.detect.toolchain import Toolchain
 from windlass.detect.versions import choose_version, choose_version_by_file
 
-_MODULE: Final = re.compile(r"^[ \t]*+requires[ \t(]++['\"]?+([\w:]++)", re.MULTILINE)
-_PERL: Final = re.compile(
+_MODULE_PATTERN: Final = re.compile(r"^[ \t]*+requires[ \t(]++['\"]?+([\w:]++)", re.MULTILINE)
+_PERL_VERSION_PATTERN: Final = re.compile(
     r"^[ \t]*+requires[ \t(]++['\"]?+perl['\"]?+[ \t]*+(?:,|=>)[ \t]*+['\"]?+v?+(5\.[\d.]{1,20}+)",
     re.MULTILINE,
 )
-_DECIMAL: Final = re.compile(r"5\.(\d{3})(\d{3})?")
+_DECIMAL_PATTERN: Final = re.compile(r"5\.(\d{3})(\d{3})?")
 """Matches the older form of versions: 5.036001 is 5.36.1."""
 _FRAMEWORKS: Final = {
     "Mojolicious": "Mojolicious",
@@ -43,9 +43,9 @@ _MIRROR: Final = '"${PERL_CARTON_MIRROR:-https://cpan.metacpan.org}"'
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
     text = files.text("cpanfile")
-    modules = set(_MODULE.findall(text))
+    modules = set(_MODULE_PATTERN.findall(text))
     choose_version_by_file(files, recipe, "perl", ".perl-version")
-    if version := _PERL.search(text):
+    if version := _PERL_VERSION_PATTERN.search(text):
         choose_version(recipe, f">={_in_parts(version[1])}", "cpanfile")
     if named := next((name for name in _FRAMEWORKS if name in modules), ""):
         recipe.choose(f"cpanfile names {named}.", framework=_FRAMEWORKS[named])
@@ -101,7 +101,7 @@ def _program(files: KnownFiles) -> str:
 
 def _in_parts(version: str) -> str:
     """Returns a Perl version in the form that image tags use."""
-    if decimal := _DECIMAL.fullmatch(version):
+    if decimal := _DECIMAL_PATTERN.fullmatch(version):
         return ".".join(["5", *(str(int(part)) for part in decimal.groups() if part)])
     return version.rstrip(".")
 

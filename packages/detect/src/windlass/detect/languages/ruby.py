@@ -11,8 +11,8 @@ from windlass.detect.recipe import Recipe
 from windlass.detect.toolchain import Toolchain
 from windlass.detect.versions import choose_version, choose_version_by_file
 
-_RUBY: Final = re.compile(r"^[ \t]*+ruby[ \t(]++['\"]([\w.~><= ]{1,30}+)['\"]", re.MULTILINE)
-_GEM: Final = re.compile(r"^[ \t]*+gem[ \t(]++['\"]([\w-]++)['\"]", re.MULTILINE)
+_RUBY_VERSION_PATTERN: Final = re.compile(r"^[ \t]*+ruby[ \t(]++['\"]([\w.~><= ]{1,30}+)['\"]", re.MULTILINE)
+_GEM_PATTERN: Final = re.compile(r"^[ \t]*+gem[ \t(]++['\"]([\w-]++)['\"]", re.MULTILINE)
 _JEKYLL: Final = frozenset(["jekyll", "github-pages"])
 _SYSTEM_PACKAGES: Final = {
     "pg": "libpq-dev",
@@ -24,9 +24,9 @@ _SYSTEM_PACKAGES: Final = {
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
     text = files.text("Gemfile")
-    gems = set(_GEM.findall(text))
+    gems = set(_GEM_PATTERN.findall(text))
     choose_version_by_file(files, recipe, "ruby", ".ruby-version")
-    if version := _RUBY.search(text):
+    if version := _RUBY_VERSION_PATTERN.search(text):
         choose_version(recipe, version[1], "Gemfile")
     recipe.choose("Gemfile is there.", package_manager="bundler", install="bundle install")
     named = sorted(gems & _SYSTEM_PACKAGES.keys())

@@ -25,7 +25,7 @@ _FRAMEWORKS: Final = {
     "hyper": ("Hyper", 3000),
 }
 """The title of each framework, and the port that its examples use."""
-_READS_PORT: Final = re.compile(r"\bvar(?:_os)?\(\"PORT\"\)")
+_READS_PORT_PATTERN: Final = re.compile(r"\bvar(?:_os)?\(\"PORT\"\)")
 _ROCKET: Final = "env ROCKET_ADDRESS=0.0.0.0 ROCKET_PORT=${PORT:-8000} "
 
 
@@ -124,7 +124,7 @@ def _names_framework(files: KnownFiles, program: _CargoProgram) -> bool:
 def _source_with_port(files: KnownFiles, program: _CargoProgram) -> str:
     folder = f"{program.member}/src".strip("/")
     sources = [f"{folder}/main.rs", f"{folder}/bin/{program.name}.rs", f"{folder}/lib.rs"]
-    return next((source for source in sources if _READS_PORT.search(files.text(source))), "")
+    return next((source for source in sources if _READS_PORT_PATTERN.search(files.text(source))), "")
 
 
 rust = Language(

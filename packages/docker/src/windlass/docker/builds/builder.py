@@ -87,8 +87,8 @@ _MAX_MEMORY: Final = 2048
 """MiB of memory of a build."""
 _MAX_CPU: Final = 2000
 """Processor time of a build, in thousandths of a core."""
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_PORT = re.compile(r"([0-9]{1,5})(?:/tcp|(/udp))?")
+_TAG_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_PORT_PATTERN = re.compile(r"([0-9]{1,5})(?:/tcp|(/udp))?")
 _log = log("builders.docker")
 
 
@@ -159,7 +159,7 @@ class DockerBuilder:
             return await self._artifact(service, key) if await self._built.fetch(_ref(service, key)) else None
 
     async def build(self, order: Order, say: Say) -> Artifact:
-        if not _TAG.fullmatch(order.key):
+        if not _TAG_PATTERN.fullmatch(order.key):
             raise BuildError(f"{order.key!r} cannot name an image")
         self._building.append((order.service, order.key))
         try:
@@ -568,7 +568,7 @@ async def _rewrite(dockerfile: ChosenDockerfile, around: Around) -> Rewritten:
 def _parse_exposed(names: Iterable[str]) -> tuple[list[int], list[str]]:
     """Parses EXPOSE entries, which base images may set to anything. Returns the TCP ports, and the entries
     that are neither TCP nor UDP ports."""
-    known = {name: _PORT.fullmatch(name) for name in names}
+    known = {name: _PORT_PATTERN.fullmatch(name) for name in names}
     others = [name for name, port in known.items() if port is None or not 0 < int(port[1]) < 65_536]
     tcp = {int(port[1]) for name, port in known.items() if port and not port[2] and name not in others}
     return sorted(tcp), sorted(others)

@@ -16,7 +16,7 @@ from windlass.builders.dockerfile import Dockerfile
 
 _RUNC: Final = "runc"
 _FIRST_MENDED: Final = ((1, 2, 8), (1, 3, 3))
-_PRERELEASE: Final = re.compile(r"1\.4\.0-rc\.?[12]\b")
+_PRERELEASE_PATTERN: Final = re.compile(r"1\.4\.0-rc\.?[12]\b")
 UPDATE: Final = "have the operator update runc of the Docker engine to 1.2.8, 1.3.3 or later"
 
 
@@ -37,7 +37,7 @@ def trusts_devices(version: Mapping[str, Any]) -> bool:
         return False
     in_older_series, in_newer_series = _FIRST_MENDED
     is_older = numbers < in_older_series or (1, 3) <= numbers < in_newer_series
-    return is_older or bool(_PRERELEASE.match(runc))
+    return is_older or bool(_PRERELEASE_PATTERN.match(runc))
 
 
 def has_volumes(image: Mapping[str, Any]) -> bool:

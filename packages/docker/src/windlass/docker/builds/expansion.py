@@ -35,16 +35,16 @@ instructions: each step stores a copy of them."""
 _NOT_EXPANDED: Final = frozenset({"CMD", "ENTRYPOINT", "HEALTHCHECK", "MAINTAINER", "RUN", "SHELL"})
 _NOT_REPEATED: Final = frozenset({"ADD", "ARG", "COPY", "ENV", "FROM", "RUN"})
 """Instructions that add no image settings except variables."""
-_VARIABLE: Final = re.compile(
+_VARIABLE_PATTERN: Final = re.compile(
     r"\$\{?(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?![^\x00-\x7f])|(?P<uncertain>[A-Za-z_0-9@*#?$!-]|[^\x00-\x7f]))"
 )
 _BRACE: Final = "${"
-_SIGN_AFTER_NAME: Final = re.compile(r"[}:+?#%/-]")
-_DEFAULT_VALUE: Final = re.compile(r"(\$\{[A-Za-z_][A-Za-z0-9_]*):?[-+?]")
-_PORT_SEPARATORS: Final = re.compile(r"[\s-]")
+_SIGN_AFTER_NAME_PATTERN: Final = re.compile(r"[}:+?#%/-]")
+_DEFAULT_VALUE_PATTERN: Final = re.compile(r"(\$\{[A-Za-z_][A-Za-z0-9_]*):?[-+?]")
+_PORT_SEPARATORS_PATTERN: Final = re.compile(r"[\s-]")
 """Characters with which a value can list several ports: `80 81`, `80-90`."""
-_PORTS: Final = re.compile(r"(?P<first>[0-9]{1,5})-(?P<last>[0-9]{1,5})(?:/[A-Za-z]+)?")
-_NOT_PLAIN: Final = re.compile(r"[$'\"\\`]")
+_PORTS_PATTERN: Final = re.compile(r"(?P<first>[0-9]{1,5})-(?P<last>[0-9]{1,5})(?:/[A-Za-z]+)?")
+_SPECIAL_CHARACTER_PATTERN: Final = re.compile(r"[$'\"\\`]")
 
 
 class FromImages(Struct, frozen=True):
@@ -71,7 +71,7 @@ def inherited(images: Iterable[Mapping[str, Any]]) -> FromImages:
         for variable in config.get("Env") or ():
             name, _, value = str(variable).partition("=")
             lengths[name] = max(lengths.get(name, 0), len(value))
-            if _PORT_SEPARATORS.search(value):
+            if _PORT_SEPARATORS_PATTERN.search(value):
                 several.add(name)
     return FromImages(lengths, frozenset(several), settings, tuple(triggers))
 
@@ -130,13 +130,13 @@ class _SizeCount:
     def _count_variables(self, each: Instruction) -> None:
         if each.name == "ENV":
             for name, value in pairs(each, self._escape):
-                if _NOT_PLAIN.search(name):
+                if _SPECIAL_CHARACTER_PATTERN.search(name):
                     raise DockerfileError(each.line, "write names in ENV without quotes and variables")
                 self._set(name, self._size(value), several=self._can_be_several(value))
         elif each.name == "ARG":
             for argument in arguments(each, self._escape):
                 given, default = self._given.get(argument.name, ""), argument.default or ""
-                several = bool(_PORT_SEPARATORS.search(given)) or self._can_be_several(default)
+                several = bool(_PORT_SEPARATORS_PATTERN.search(given)) or self._can_be_several(default)
                 self._set(argument.name, max(self._size(default), len(given)), several=several)
         elif each.name not in _NOT_REPEATED:
             # Relative WORKDIRs are appended to each other, so that each adds to the total.
@@ -152,14 +152,14 @@ class _SizeCount:
 
     def _size(self, text: str) -> int:
         size = len(text)
-        for variable in _VARIABLE.finditer(text):
+        for variable in _VARIABLE_PATTERN.finditer(text):
             size += self._lengths.get(variable["name"], 0) if variable["name"] else self._longest
         return size * size if _has_substitution(text) else size
 
     def _port_count(self, line: int, word: str) -> int:
         if not self._can_be_several(word):
             return 1
-        ports = _PORTS.fullmatch(word)
+        ports = _PORTS_PATTERN.fullmatch(word)
         if ports is None:
             raise DockerfileError(
                 line,
@@ -169,10 +169,13 @@ class _SizeCount:
 
     def _can_be_several(self, text: str) -> bool:
         """Returns whether the expanded text could contain a blank or a hyphen, and so list several ports."""
-        if _PORT_SEPARATORS.search(_DEFAULT_VALUE.sub(r"\1", text)) or _has_substitution(text):
+        if _PORT_SEPARATORS_PATTERN.search(_DEFAULT_VALUE_PATTERN.sub(r"\1", text)) or _has_substitution(
+            text
+        ):
             return True
         return any(
-            not variable["name"] or variable["name"] in self._several for variable in _VARIABLE.finditer(text)
+            not variable["name"] or variable["name"] in self._several
+            for variable in _VARIABLE_PATTERN.finditer(text)
         )
 
 
@@ -181,7 +184,7 @@ def _has_substitution(text: str) -> bool:
     character once: an expression that begins anew at each `${` would keep all threads of the server waiting
     for hours."""
     at = text.find(_BRACE)
-    while at >= 0 and (sign := _SIGN_AFTER_NAME.search(text, at + 3)):
+    while at >= 0 and (sign := _SIGN_AFTER_NAME_PATTERN.search(text, at + 3)):
         if sign[0] == "/":
             return True
         # What begins before `sign` has the same sign after its name.

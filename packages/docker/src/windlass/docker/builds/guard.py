@@ -30,9 +30,9 @@ SCOPE_ARGUMENT: Final = "WINDLASS_BUILD_SCOPE"
 """Name of an ARG in every stage. Its value becomes part of the cache keys of BuildKit and the classic
 builder."""
 
-_IMAGE: Final = re.compile(r"[A-Za-z0-9](?!.*://)(?!.*\.\.)(?!.*/\./)[A-Za-z0-9._/:@-]*")
+_IMAGE_PATTERN: Final = re.compile(r"[A-Za-z0-9](?!.*://)(?!.*\.\.)(?!.*/\./)[A-Za-z0-9._/:@-]*")
 """Names of images. With a part `..` or `.`, a name would lead to other parts of the engine's API."""
-_REMOTE_SOURCE: Final = re.compile(
+_REMOTE_SOURCE_PATTERN: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s][^/\s@]*+@[^/\s][^/\s:]*+:|github\.com/", re.IGNORECASE
 )
 _ALLOWED_FLAGS: Final = {
@@ -54,9 +54,9 @@ _SAME_FLAGS: Final[Mapping[str, frozenset[str]]] = {
 files that later steps write into a volume."""
 _SPECIAL_ARGUMENTS: Final = ("SOURCE_DATE_EPOCH",)
 """Build arguments that change BuildKit's behaviour, besides the platform arguments."""
-_PLAIN_TEXT: Final = re.compile(r"[^\s'\"\\`]*")
-_PLAIN_SOURCE: Final = re.compile(r"[^$'\"\\`]*")
-_WILD_CARD: Final = re.compile(r"[*?\[]")
+_PLAIN_TEXT_PATTERN: Final = re.compile(r"[^\s'\"\\`]*")
+_PLAIN_SOURCE_PATTERN: Final = re.compile(r"[^$'\"\\`]*")
+_WILD_CARD_PATTERN: Final = re.compile(r"[*?\[]")
 _ROOT_USERS: Final = ("root", "0")
 _ALLOWED_NETWORKS: Final = ("default", "none")
 _NOT_AS_TRIGGER: Final = ("ADD", "RUN")
@@ -74,9 +74,9 @@ _NOT_SHARED: Final = ("locked", "private")
 _MOUNT_HINTS: Final = {
     "secret": " (builds get no secrets: use a build argument, or fetch it when the service runs)"
 }
-_HEREDOC: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_HEREDOC_PATTERN: Final = re.compile(r"[A-Za-z0-9_.-]+")
 # Heredoc lines that an engine with another heredoc parser could execute as instructions.
-_LIKE_AN_INSTRUCTION: Final = re.compile(
+_LIKE_AN_INSTRUCTION_PATTERN: Final = re.compile(
     r"\s*(?:ONBUILD\s+)*(?:ADD\s.*(?:://|[@$\\])|(?:ADD|COPY|RUN|FROM)\s+--|FROM\s.*(?:windlass|\$))",
     re.IGNORECASE,
 )
@@ -372,7 +372,7 @@ class _DockerfileWriter:
 
     def _check_source(self, instruction: Instruction, source: str, variables: Mapping[str, str]) -> None:
         meant = self._value(source, variables)
-        if _REMOTE_SOURCE.match(meant):
+        if _REMOTE_SOURCE_PATTERN.match(meant):
             raise BuildRefused(
                 instruction.line,
                 f"download {_shorten(_without_login(meant))} in a RUN step, or commit it to the repository: "
@@ -402,7 +402,7 @@ class _DockerfileWriter:
         return ref if is_number else self._origin(stage, line, ref)
 
     def _image(self, line: int, ref: str) -> str:
-        if not _IMAGE.fullmatch(ref):
+        if not _IMAGE_PATTERN.fullmatch(ref):
             raise BuildRefused(line, f"{_shorten(ref) or 'nothing'} is not the name of an image")
         if is_ours(ref):
             raise BuildRefused(line, f"{_shorten(ref)}: {NOT_ITS_OWN}")
@@ -474,7 +474,7 @@ class _DockerfileWriter:
             self._check_plain(instruction, value)
 
     def _check_plain(self, instruction: Instruction, value: str) -> None:
-        if not _PLAIN_TEXT.fullmatch(value):
+        if not _PLAIN_TEXT_PATTERN.fullmatch(value):
             raise BuildRefused(
                 instruction.line,
                 f"{instruction.name}: write the flag {_shorten(value)} without quotes and backslashes",
@@ -492,10 +492,10 @@ class _DockerfileWriter:
                 f"<<{_shorten(heredoc.name)}: add a script to the repository and COPY it, or have the "
                 "operator use BuildKit of Docker 23 or later: this Docker engine does not support heredocs",
             )
-        if not _HEREDOC.fullmatch(heredoc.name):
+        if not _HEREDOC_PATTERN.fullmatch(heredoc.name):
             raise BuildRefused(line, f"<<{_shorten(heredoc.name)}: end it with a word of letters and digits")
         content = heredoc.content.split("\n")[:-1]
-        if suspect := next((row for row in content if _LIKE_AN_INSTRUCTION.match(row)), None):
+        if suspect := next((row for row in content if _LIKE_AN_INSTRUCTION_PATTERN.match(row)), None):
             raise BuildRefused(
                 line, f"{_shorten(suspect.strip())} cannot stand in a heredoc here: COPY it from a file"
             )
@@ -537,9 +537,9 @@ def _is_plain_copy(copy: Instruction) -> bool:
     """Returns whether both builders accept a COPY: its sources have no variables and do not lead upwards, and
     the target is a folder if there may be several sources. The classic builder refuses other forms."""
     *sources, target = copy.json or copy.text.split()
-    is_one = len(sources) == 1 and not _WILD_CARD.search(sources[0])
+    is_one = len(sources) == 1 and not _WILD_CARD_PATTERN.search(sources[0])
     return (is_one or target.endswith("/")) and all(
-        _PLAIN_SOURCE.fullmatch(source) and ".." not in source.split("/") for source in sources
+        _PLAIN_SOURCE_PATTERN.fullmatch(source) and ".." not in source.split("/") for source in sources
     )
 
 

@@ -36,12 +36,12 @@ MAX_SHOWN_STEP_LENGTH: Final = 200
 MASK: Final = "••••"
 _HIDDEN_STEPS: Final = ("[internal]", "copy /context")
 # The colour codes with which the classic builder marks stderr.
-_COLOUR = re.compile(rb"\x1b\[(?:91|0)m")
+_COLOUR_PATTERN = re.compile(rb"\x1b\[(?:91|0)m")
 _ITS_OWN: Final = ("Removing intermediate container", " ---> ", "Step ")
-_STEP = re.compile(r"Step \d+/\d+ : ")
-_LAYER = re.compile(r" ---> ([0-9a-f]{12,64})\Z")
-_MOUNTS = re.compile(r"(?<!\S)--mount=\S++ +")
-_EXIT_CODE = re.compile(r"(?:non-zero code|exit code): (\d+)")
+_STEP_PATTERN = re.compile(r"Step \d+/\d+ : ")
+_LAYER_PATTERN = re.compile(r" ---> ([0-9a-f]{12,64})\Z")
+_MOUNTS_PATTERN = re.compile(r"(?<!\S)--mount=\S++ +")
+_EXIT_CODE_PATTERN = re.compile(r"(?:non-zero code|exit code): (\d+)")
 
 MAX_PART_LENGTH: Final = 2048
 """Maximum length of the output that is taken at once, in characters. It may have a line for each of them."""
@@ -87,7 +87,7 @@ class LineSplitter:
 
     def _line(self, line: bytes) -> None:
         # Only the last state of a progress bar, which overwrites itself.
-        shown = _COLOUR.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
+        shown = _COLOUR_PATTERN.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
         for cut in range(0, len(shown), MAX_LINE_BYTES) or (0,):
             self._say(shown[cut : cut + MAX_LINE_BYTES].decode(errors="replace"))
 
@@ -154,11 +154,11 @@ class BuildProgress:
         return self._masked(self._reason())
 
     def _reason(self) -> str:
-        code = _EXIT_CODE.search(self.error)
+        code = _EXIT_CODE_PATTERN.search(self.error)
         why = f"it exited with code {code[1]}" if code else self.error
         if code and (line := error_line(self._last)):
             why = f"{line} (exit code {code[1]})"
-        step = _MOUNTS.sub("", self._step)
+        step = _MOUNTS_PATTERN.sub("", self._step)
         step = step if len(step) <= MAX_SHOWN_STEP_LENGTH else f"{step[:MAX_SHOWN_STEP_LENGTH]}…"
         reason = f"{step}: {why}" if step else why
         number = int(code[1]) if code else 0
@@ -172,12 +172,12 @@ class BuildProgress:
         self._classic.feed(text.encode())
 
     def _classic_line(self, line: str) -> None:
-        if _STEP.match(line):
+        if _STEP_PATTERN.match(line):
             self._step, self._layer_is_ours = _shortened(line.partition(" : ")[2]), " : FROM " not in line
             self._last.clear()
         elif line == " ---> Using cache":
             self._layer_is_ours = False
-        elif (match := _LAYER.match(line)) and self._layer_is_ours:
+        elif (match := _LAYER_PATTERN.match(line)) and self._layer_is_ours:
             self.named.append(match[1])
         if line.strip():
             self._last.append(line[:MAX_KEPT_LINE_LENGTH])

@@ -24,7 +24,7 @@ SCAN_INTERVAL: Final = 0.2
 MAX_SCANS: Final = 25
 """Number of scans in which a process is checked: the first process of a step enters its control group only
 some time after its start."""
-_STEP: Final = re.compile(rb"/buildkit/[a-z0-9]+$", re.MULTILINE)
+_STEP_PATTERN: Final = re.compile(rb"/buildkit/[a-z0-9]+$", re.MULTILINE)
 """Matches the control group path of a step."""
 
 
@@ -56,6 +56,6 @@ def _raise_new_scores(looks: Mapping[str, int]) -> dict[str, int]:
         if count > MAX_SCANS:
             continue
         with suppress(OSError):
-            if _STEP.search(Path(f"/proc/{process}/cgroup").read_bytes()):
+            if _STEP_PATTERN.search(Path(f"/proc/{process}/cgroup").read_bytes()):
                 set_oom_score(STEPS_SCORE, process)
     return present

@@ -14,12 +14,12 @@ from windlass.base.foreign_json import BadJson, read_json
 REFUSED_PREFIX: Final = "Check the settings of the service, or ask the operator: the Docker engine refuses"
 """Prefix of the error message for a refusal without a specific remedy."""
 _NO_ADDRESS: Final = "no available IPv4 addresses"
-_NO_USER: Final = re.compile(r"unable to find (user|group) ([\w.-]{1,100}): no matching entries")
+_NO_USER_PATTERN: Final = re.compile(r"unable to find (user|group) ([\w.-]{1,100}): no matching entries")
 
 
 def refusal(message: str) -> str:
     """Returns the remedy and the reason for the engine's refusal to start a container."""
-    if match := _NO_USER.search(message):
+    if match := _NO_USER_PATTERN.search(message):
         kind, name = match.groups()
         return f"Correct USER in the Dockerfile, or add the {kind} {name} there: the image has no such {kind}"
     if _NO_ADDRESS in message:

@@ -19,7 +19,7 @@ from windlass.base.trace import given_trace
 from windlass.routers.router import Route
 
 encode_line = msgspec.json.Encoder().encode
-_LOGGED_FIELDS: Final = re.compile(
+_LOGGED_FIELDS_PATTERN: Final = re.compile(
     rb"\r\n(user-agent|traceparent|x-forwarded-for|referer):([^\r]*+)", re.IGNORECASE
 )
 
@@ -115,7 +115,9 @@ class RequestEntry:
         if not has_room and self._own is None:
             return
         head = self._head or _NO_HEAD
-        values = {match[1].lower(): match[2].strip(b"\t ") for match in _LOGGED_FIELDS.finditer(head.fields)}
+        values = {
+            match[1].lower(): match[2].strip(b"\t ") for match in _LOGGED_FIELDS_PATTERN.finditer(head.fields)
+        }
         line = self._line(status, head, values)
         if has_room:
             self._log.put(encode_line(line))

@@ -15,8 +15,8 @@ from windlass.base.http_in.wire import CONTENT_LENGTH, FIELD_BLOCK, FIELD_TEXT, 
 CHUNKED_LENGTH: Final = -1
 UNTIL_CLOSE: Final = -2
 
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})( " + FIELD_TEXT + rb"*)?")
-_INTERPRETED_FIELDS: Final = re.compile(
+_STATUS_LINE_PATTERN: Final = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})( " + FIELD_TEXT + rb"*)?")
+_INTERPRETED_FIELDS_PATTERN: Final = re.compile(
     rb"\r\n(content-length|transfer-encoding|connection|keep-alive|proxy-connection|upgrade):[\t ]*([^\r]*)"
 )
 _STATUSES_WITHOUT_BODY: Final = frozenset({204, 304})
@@ -33,7 +33,7 @@ class AnswerHead:
     def __init__(self, raw: bytes) -> None:
         """`raw` is the head, including the empty line at its end."""
         first, _, _ = raw.partition(b"\r\n")
-        line, block = _STATUS_LINE.fullmatch(first), raw[len(first) : -4]
+        line, block = _STATUS_LINE_PATTERN.fullmatch(first), raw[len(first) : -4]
         if not line or not FIELD_BLOCK.fullmatch(block):
             raise Bad(502, "The head of its answer is not valid HTTP.")
         self.raw = raw
@@ -96,7 +96,7 @@ def _fields(block: bytes) -> tuple[dict[bytes, bytes], bytes]:
     low = block.lower()
     fields: dict[bytes, bytes] = {}
     kept, at = [], 0
-    for match in _INTERPRETED_FIELDS.finditer(low):
+    for match in _INTERPRETED_FIELDS_PATTERN.finditer(low):
         kept.append(block[at : match.start()])
         at = match.end()
         name, value = match[1], block[match.start(2) : at].rstrip(b"\t ")

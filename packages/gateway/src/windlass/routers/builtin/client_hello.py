@@ -22,7 +22,7 @@ _SERVER_NAME, _GROUPS, _PROTOCOLS, _KEY_SHARE = b"\0\0", b"\0\x0a", b"\0\x10", b
 _FINITE_FIELDS: Final = range(0x0100, 0x0200)
 """Groups of a classic Diffie-Hellman exchange (RFC 7919). With 8,192 bits, one exchange takes the server 6
 milliseconds, and a client that only pretends nothing."""
-_NAME: Final = re.compile(
+_NAME_PATTERN: Final = re.compile(
     rb"[a-z0-9_](?:[a-z0-9_-]{0,62}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,62}[a-z0-9_])?)*"
 )
 _RARE_GROUPS: Final = frozenset({b"\0\x19", b"\0\x1e"})
@@ -124,7 +124,7 @@ def _message(data: bytes) -> bytes:
 def _server_name(content: bytes) -> str:
     for kind, name in _entries(content, 1, 2):
         low = name.lower()
-        if kind == b"\0" and len(low) <= _MAX_NAME_LENGTH and _NAME.fullmatch(low):
+        if kind == b"\0" and len(low) <= _MAX_NAME_LENGTH and _NAME_PATTERN.fullmatch(low):
             return low.decode()
     return ""
 

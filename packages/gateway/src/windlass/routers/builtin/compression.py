@@ -22,12 +22,12 @@ MAX_UNCOMPRESSED_BYTES: Final = 1024
 MAX_CONCURRENT_COMPRESSIONS: Final = 500
 """Number of answers that a router compresses piece by piece at the same time. Each needs 128 KiB."""
 _LEVEL, _WINDOW, _MEMORY = 4, 16 + 14, 7
-_COMPRESSIBLE_TYPE: Final = re.compile(
+_COMPRESSIBLE_TYPE_PATTERN: Final = re.compile(
     rb"(?!text/event-stream)(?:text/|application/(?:json|javascript|xml|x-ndjson|graphql)\b"
     rb"|[^;,\s]{1,100}\+(?:json|xml)\b)",
     re.IGNORECASE,
 )
-_FIELDS: Final = re.compile(
+_FIELDS_PATTERN: Final = re.compile(
     rb"\r\n(content-type|content-encoding|content-length|content-range|transfer-encoding|cache-control|etag)"
     rb":[\t ]*([^\r]*)",
     re.IGNORECASE,
@@ -107,7 +107,7 @@ class AnswerCompression:
     def packed(self, data: bytes, transport: Any) -> bytes:
         """Returns the beginning of an answer as it is sent to the client."""
         head, end, body = data.partition(b"\r\n\r\n")
-        fields = {match[1].lower(): match[2].strip(b"\t ") for match in _FIELDS.finditer(head)}
+        fields = {match[1].lower(): match[2].strip(b"\t ") for match in _FIELDS_PATTERN.finditer(head)}
         if not _is_text(head, fields):
             return data
         length = int(fields.get(b"content-length", _UNKNOWN_LENGTH))
@@ -136,7 +136,7 @@ class AnswerCompression:
 def _is_text(head: bytes, fields: dict[bytes, bytes]) -> bool:
     return (
         int(head[9:12]) in _COMPRESSIBLE_STATUSES
-        and _COMPRESSIBLE_TYPE.match(fields.get(b"content-type", b"")) is not None
+        and _COMPRESSIBLE_TYPE_PATTERN.match(fields.get(b"content-type", b"")) is not None
         and b"content-encoding" not in fields
         and b"content-range" not in fields
         and b"no-transform" not in fields.get(b"cache-control", b"").lower()

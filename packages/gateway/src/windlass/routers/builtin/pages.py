@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from windlass.routers.router import Absence, ServedElsewhere
 
-_ACCEPT: Final = re.compile(rb"\r\naccept:([^\r]*)", re.IGNORECASE)
+_ACCEPT_PATTERN: Final = re.compile(rb"\r\naccept:([^\r]*)", re.IGNORECASE)
 _PAGE: Final = """<!doctype html>
 <html lang="en">
 <head>
@@ -96,7 +96,7 @@ class ErrorPage(Struct, frozen=True):
         return head if head_only else head + body
 
     def _text(self, fields: bytes) -> tuple[str, str]:
-        match = _ACCEPT.search(fields)
+        match = _ACCEPT_PATTERN.search(fields)
         liked = match[1].lower() if match else b""
         if b"text/html" in liked:
             return "text/html; charset=utf-8", self._html()

@@ -16,9 +16,11 @@ MAX_HEADER_BYTES: Final = 4096
 """Maximum size of a header. One of version 2 with all fields that proxies usually add has 600 bytes."""
 _TEXT_PREFIX: Final = b"PROXY "
 _MAX_LINE_BYTES: Final = 107
-_LINE: Final = re.compile(rb"PROXY (TCP4|TCP6) ([0-9a-fA-F.:]{2,39}) ([0-9a-fA-F.:]{2,39}) (\S+) (\S+)\r\n")
-_UNKNOWN_LINE: Final = re.compile(rb"PROXY UNKNOWN(?: [^\r\n]*+)?\r\n")
-_PORT: Final = re.compile(rb"0|[1-9][0-9]{0,4}")
+_LINE_PATTERN: Final = re.compile(
+    rb"PROXY (TCP4|TCP6) ([0-9a-fA-F.:]{2,39}) ([0-9a-fA-F.:]{2,39}) (\S+) (\S+)\r\n"
+)
+_UNKNOWN_LINE_PATTERN: Final = re.compile(rb"PROXY UNKNOWN(?: [^\r\n]*+)?\r\n")
+_PORT_PATTERN: Final = re.compile(rb"0|[1-9][0-9]{0,4}")
 _MAX_PORT: Final = 65_535
 _FAMILIES: Final = {b"TCP4": socket.AF_INET, b"TCP6": socket.AF_INET6}
 
@@ -68,9 +70,9 @@ def _read_line(data: bytes) -> ProxyHeader:
         if len(data) >= _MAX_LINE_BYTES:
             raise NoHeader("the line is too long")
         raise IncompleteHeader(len(data) + 1)
-    if _UNKNOWN_LINE.fullmatch(data, 0, end):
+    if _UNKNOWN_LINE_PATTERN.fullmatch(data, 0, end):
         return ProxyHeader(end, "")
-    line = _LINE.fullmatch(data, 0, end)
+    line = _LINE_PATTERN.fullmatch(data, 0, end)
     if line is None or not all(_is_port(port) for port in line.group(4, 5)):
         raise NoHeader("the line is not valid")
     addresses = [_packed(_FAMILIES[line[1]], address) for address in line.group(2, 3)]
@@ -78,7 +80,7 @@ def _read_line(data: bytes) -> ProxyHeader:
 
 
 def _is_port(port: bytes) -> bool:
-    return _PORT.fullmatch(port) is not None and int(port) <= _MAX_PORT
+    return _PORT_PATTERN.fullmatch(port) is not None and int(port) <= _MAX_PORT
 
 
 def _packed(family: socket.AddressFamily, address: bytes) -> bytes:

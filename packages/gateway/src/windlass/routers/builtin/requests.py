@@ -27,11 +27,11 @@ from windlass.base.http_in.wire import FIELD_TEXT, without_fields
 
 IDEMPOTENT_METHODS: Final = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
 
-_REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
-_VALUE: Final = re.compile(FIELD_TEXT + rb"*+")
+_REQUEST_ID_PATTERN: Final = re.compile(rb"[\x21-\x7e]{1,128}")
+_VALUE_PATTERN: Final = re.compile(FIELD_TEXT + rb"*+")
 # Headers that the router interprets. Many applications treat an underscore like a hyphen; without both
 # spellings here, a client could forge a header that the router sets.
-_INTERPRETED_FIELDS: Final = re.compile(
+_INTERPRETED_FIELDS_PATTERN: Final = re.compile(
     rb"\r\n(host|content[-_]length|transfer[-_]encoding|connection|keep[-_]alive|proxy[-_]connection|te|upgrade"
     rb"|forwarded|x[-_]forwarded[^:]*|x[-_]real[-_]ip|x[-_]request[-_]id|http2[-_]settings):[\t ]*([^\r]*)"
 )
@@ -90,7 +90,7 @@ class Fields:
             before, after, passed_before, passed_after = changing
             at, end = first + len(before), len(head) - len(after)
             if at <= end and head.startswith(before, first) and head.endswith(after):
-                if not _VALUE.fullmatch(head, at, end):
+                if not _VALUE_PATTERN.fullmatch(head, at, end):
                     return False
                 self.raw = head[first:]
                 self.passed = passed_before + head[at:end] + passed_after
@@ -112,7 +112,7 @@ class Fields:
                 plain = plain or self._unchanged_lines()
                 if not name or plain.count(old) != 1:
                     return False
-                if not _VALUE.fullmatch(line, len(name)):
+                if not _VALUE_PATTERN.fullmatch(line, len(name)):
                     return False
                 place = plain.index(old)
                 plain[place] = line
@@ -156,7 +156,7 @@ def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds, scheme: 
     low = block.lower()
     kept, at = [], 0
     meant: dict[bytes, bytes] = {}
-    for field in _INTERPRETED_FIELDS.finditer(low):
+    for field in _INTERPRETED_FIELDS_PATTERN.finditer(low):
         kept.append(block[at : field.start()])
         at = field.end()
         name, value = field[1], block[field.start(2) : at].rstrip(b"\t ")
@@ -174,7 +174,7 @@ def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds, scheme: 
             rest = _remove_fields(rest, tokens - _KNOWN_CONNECTION_TOKENS)
         fields.close = old or b"close" in tokens
         _set_upgrade(fields, meant, tokens)
-    if b"x-request-id" in meant and _REQUEST_ID.fullmatch(meant[b"x-request-id"]):
+    if b"x-request-id" in meant and _REQUEST_ID_PATTERN.fullmatch(meant[b"x-request-id"]):
         fields.id = meant[b"x-request-id"]
     _set_passed(fields, meant, rest, client, scheme)
     return fields

@@ -27,18 +27,18 @@ from windlass.routers.builtin.retries import RetryRules
 from windlass.routers.builtin.service_memory import ServiceMemory
 from windlass.routers.rules import RouteCors, RouteRules
 
-_FORWARDED: Final = re.compile(rb"\r\nx-forwarded-for:([^\r]*+)", re.IGNORECASE)
-_REQUEST_FIELDS: Final = re.compile(
+_FORWARDED_PATTERN: Final = re.compile(rb"\r\nx-forwarded-for:([^\r]*+)", re.IGNORECASE)
+_REQUEST_FIELDS_PATTERN: Final = re.compile(
     rb"\r\n(authorization|origin|access-control-request-method):[\t ]*([^\r]*+)", re.IGNORECASE
 )
-_INTERIM_STATUS: Final = re.compile(rb"HTTP/1\.[01] 1")
+_INTERIM_STATUS_PATTERN: Final = re.compile(rb"HTTP/1\.[01] 1")
 _JOINED_FIELDS: Final = frozenset({b"vary"})
 """Headers of the instance that stay beside those of the router."""
 _MAX_CACHED_ADDRESSES: Final = 1024
 _MAX_ADDRESS_LENGTH: Final = 64
 _MAX_CREDENTIAL_BYTES: Final = 1024
 """Size of an Authorization header. Control keeps no longer logins (`MAX_LOGIN_BYTES`)."""
-_LINE_BREAKS: Final = re.compile(r"[\r\n\0]")
+_LINE_BREAKS_PATTERN: Final = re.compile(r"[\r\n\0]")
 _PREFLIGHT_SECONDS: Final = 600
 
 
@@ -110,7 +110,9 @@ class CompiledRules:
             if page is not None:
                 return page
         asked = (
-            {match[1].lower(): match[2] for match in _REQUEST_FIELDS.finditer(fields)} if self._reads else {}
+            {match[1].lower(): match[2] for match in _REQUEST_FIELDS_PATTERN.finditer(fields)}
+            if self._reads
+            else {}
         )
         if rules.cors and method == b"OPTIONS" and b"access-control-request-method" in asked:
             return RuledPage(None, b"".join(_preflight(rules.cors, asked.get(b"origin", b""))))
@@ -153,7 +155,8 @@ class CompiledRules:
         if self._rules.cors is None:
             return self._headers
         origin = next(
-            (match[2] for match in _REQUEST_FIELDS.finditer(fields) if match[1].lower() == b"origin"), b""
+            (match[2] for match in _REQUEST_FIELDS_PATTERN.finditer(fields) if match[1].lower() == b"origin"),
+            b"",
         )
         return _origin_lines(self._rules.cors, origin) | self._headers
 
@@ -197,7 +200,7 @@ def client_address(fields: bytes, address: str, trusts: Callable[[str], bool]) -
     """Returns the address of the client. If a trusted proxy has connected, this is the last address in
     X-Forwarded-For that is not a trusted proxy."""
     if trusts(address):
-        named = b",".join(match[1] for match in _FORWARDED.finditer(fields)).decode("latin-1")
+        named = b",".join(match[1] for match in _FORWARDED_PATTERN.finditer(fields)).decode("latin-1")
         for word in reversed(named.split(",")):
             address = word.strip() or address
             if not trusts(address):
@@ -218,7 +221,7 @@ def _networks(texts: tuple[str, ...]) -> list[IPv4Network | IPv6Network]:
 
 
 def _line(name: str, value: str) -> tuple[bytes, bytes]:
-    line = f"\r\n{_LINE_BREAKS.sub('', name)}: {_LINE_BREAKS.sub('', value)}"
+    line = f"\r\n{_LINE_BREAKS_PATTERN.sub('', name)}: {_LINE_BREAKS_PATTERN.sub('', value)}"
     return name.lower().encode(), line.encode()
 
 
@@ -272,7 +275,7 @@ class RuledTransport:
         self._timer = timer
 
     def write(self, data: bytes) -> None:
-        if _INTERIM_STATUS.match(data) and not data.startswith((b"HTTP/1.1 101", b"HTTP/1.0 101")):
+        if _INTERIM_STATUS_PATTERN.match(data) and not data.startswith((b"HTTP/1.1 101", b"HTTP/1.0 101")):
             self._transport.write(data)
             return
         self.end()

@@ -17,22 +17,22 @@ from windlass.routers.sites.media_types import is_asset
 from windlass.routers.sites.patterns import PathPattern, PatternTable, fill
 from windlass.routers.sites.rules import Redirect
 
-_HIDDEN_PATH: Final = re.compile(r"/\.(?!well-known(?:/|$))|/\.well-known(?:/.*)?/\.")
-_UNSAFE_PATH: Final = re.compile(r"//|[\x00-\x1f\x7f\\]")
-_ENCODED_SLASH: Final = re.compile(rb"%(?:2f|5c|00)", re.IGNORECASE)
+_HIDDEN_PATH_PATTERN: Final = re.compile(r"/\.(?!well-known(?:/|$))|/\.well-known(?:/.*)?/\.")
+_UNSAFE_PATH_PATTERN: Final = re.compile(r"//|[\x00-\x1f\x7f\\]")
+_ENCODED_SLASH_PATTERN: Final = re.compile(rb"%(?:2f|5c|00)", re.IGNORECASE)
 _SAFE_IN_TARGET: Final = "%/?#[]@!$&'()*+,;=:-._~"
 _SAFE_IN_PATH: Final = "/@!$&'()*+,;=:-._~"
 
 
 def decoded_path(raw: bytes) -> str | None:
     """Returns the decoded path of a request target without query; None if it cannot be the path of a file."""
-    if not raw.startswith(b"/") or _ENCODED_SLASH.search(raw):
+    if not raw.startswith(b"/") or _ENCODED_SLASH_PATTERN.search(raw):
         return None
     try:
         path = unquote_to_bytes(raw).decode()
     except UnicodeDecodeError:
         return None
-    return None if _UNSAFE_PATH.search(path) or _HIDDEN_PATH.search(path) else path
+    return None if _UNSAFE_PATH_PATTERN.search(path) or _HIDDEN_PATH_PATTERN.search(path) else path
 
 
 def encoded_path(path: str) -> str:

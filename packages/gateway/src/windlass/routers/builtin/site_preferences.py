@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 
 from windlass.routers.builtin.site_pages import SiteContent, SitePage
 
-_INTERPRETED_FIELDS: Final = re.compile(
+_INTERPRETED_FIELDS_PATTERN: Final = re.compile(
     rb"\r\n(accept|accept-encoding|if-none-match|if-modified-since|if-range|range):[\t ]*([^\r]*)",
     re.IGNORECASE,
 )
-_RANGE: Final = re.compile(rb"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
+_RANGE_PATTERN: Final = re.compile(rb"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 """Matches a single byte range. For several ranges or other units, the whole content is sent, as HTTP
 allows."""
-_NO_GZIP: Final = re.compile(rb"gzip[\t ]*;[\t ]*q=0(?:\.0{0,3})?[\t ]*(?:,|$)")
+_NO_GZIP_PATTERN: Final = re.compile(rb"gzip[\t ]*;[\t ]*q=0(?:\.0{0,3})?[\t ]*(?:,|$)")
 _MAX_CACHED_HEADERS_BYTES, _MAX_ENCODINGS_BYTES = 4096, 500
 """Maximum size of headers whose parsed form is cached, and maximum length of a parsed Accept-Encoding, in
 bytes."""
@@ -46,7 +46,7 @@ def preferences_of(fields: bytes) -> SitePreferences:
 
 def _parse_preferences(fields: bytes) -> SitePreferences:
     values: dict[bytes, bytes] = {}
-    for name, value in _INTERPRETED_FIELDS.findall(fields):
+    for name, value in _INTERPRETED_FIELDS_PATTERN.findall(fields):
         key = name.lower()
         values[key] = values[key] + b"," + value if key in values else value
     unless_match, unless_modified = values.get(b"if-none-match", b""), values.get(b"if-modified-since", b"")
@@ -67,7 +67,7 @@ _cached_preferences = lru_cache(512)(_parse_preferences)
 
 def _takes_gzip(value: bytes) -> bool:
     value = value.lower()
-    return b"gzip" in value and len(value) <= _MAX_ENCODINGS_BYTES and not _NO_GZIP.search(value)
+    return b"gzip" in value and len(value) <= _MAX_ENCODINGS_BYTES and not _NO_GZIP_PATTERN.search(value)
 
 
 def is_unchanged(wishes: SitePreferences, page: SitePage, content: SiteContent) -> bool:
@@ -81,7 +81,7 @@ def is_unchanged(wishes: SitePreferences, page: SitePage, content: SiteContent) 
 def range_of(wishes: SitePreferences, page: SitePage, content: SiteContent) -> tuple[int, int] | None:
     """Returns the begin and end of the requested byte range; None for the whole content. An empty range means
     that the request cannot be satisfied (416)."""
-    match = _RANGE.fullmatch(wishes.range)
+    match = _RANGE_PATTERN.fullmatch(wishes.range)
     if match is None or (wishes.if_range and wishes.if_range not in {content.etag, page.modified}):
         return None
     first, last = match.groups()

@@ -8,8 +8,8 @@ from typing import Final
 from urllib.parse import quote
 
 SPLAT_PARAMETER: Final = "splat"
-_PARAMETER: Final = re.compile(r"(?<=/):([A-Za-z_][A-Za-z0-9_]{0,40})(?=/|$)")
-_VALUE: Final = re.compile(r":([A-Za-z_][A-Za-z0-9_]{0,40})")
+_PARAMETER_PATTERN: Final = re.compile(r"(?<=/):([A-Za-z_][A-Za-z0-9_]{0,40})(?=/|$)")
+_VALUE_PATTERN: Final = re.compile(r":([A-Za-z_][A-Za-z0-9_]{0,40})")
 _UNESCAPED_CHARACTERS: Final = "/@!$&'()+,;=-._~"
 
 
@@ -23,7 +23,7 @@ class PathPattern:
         self._has_splat = bool(star)
         if not star:
             before = before.rstrip("/") or "/"
-        parts = [*_PARAMETER.split(before), ""]
+        parts = [*_PARAMETER_PATTERN.split(before), ""]
         self._before = list(zip(parts[::2], parts[1::2], strict=True))
         """Pairs of literal text and the placeholder name that follows; the last name is empty."""
         self.is_plain = not star and len(self._before) == 1
@@ -95,7 +95,7 @@ def fill(target: str, values: Mapping[str, str], limit: int) -> str | None:
     quoted: dict[str, str] = {}
     parts: list[str] = []
     at, left = 0, limit
-    for mention in _VALUE.finditer(target):
+    for mention in _VALUE_PATTERN.finditer(target):
         name = mention[1]
         if name not in values:
             continue

@@ -40,9 +40,9 @@ _HASHED_FOLDERS: Final = ("_next/static/", "_astro/", "_app/immutable/")
 _CODE_SUFFIXES: Final = frozenset({"js", "mjs", "cjs", "css", "wasm", "map", "woff", "woff2", "ttf"})
 _DATA_SUFFIXES: Final = frozenset({"json", "xml", "txt", "csv", "rss", "atom", "webmanifest", "pdf", "zip"})
 """Types of files that users download and name themselves."""
-_HEX_HASH: Final = re.compile(r"[0-9a-f]{8,64}")
-_MIXED_HASH: Final = re.compile(r"[A-Za-z0-9_]{8,32}")
-_SEPARATORS: Final = re.compile(r"[.~-]")
+_HEX_HASH_PATTERN: Final = re.compile(r"[0-9a-f]{8,64}")
+_MIXED_HASH_PATTERN: Final = re.compile(r"[A-Za-z0-9_]{8,32}")
+_SEPARATORS_PATTERN: Final = re.compile(r"[.~-]")
 _CHANGES_OF_HEX, _CHANGES_OF_CODE, _CHANGES = 2, 3, 4
 """Minimum number of changes between digits, lower case and upper case in a digest: hexadecimal, of code
 files, and of other files."""
@@ -56,17 +56,19 @@ def has_content_hash(path: str) -> bool:
         return False
     if path.startswith(_HASHED_FOLDERS):
         return True
-    _, *tokens = _SEPARATORS.split(path.rpartition("/")[2].removesuffix(f".{suffix}").removesuffix(".js"))
+    _, *tokens = _SEPARATORS_PATTERN.split(
+        path.rpartition("/")[2].removesuffix(f".{suffix}").removesuffix(".js")
+    )
     return any(_is_digest(token, is_code=suffix in _CODE_SUFFIXES) for token in tokens)
 
 
 def _is_digest(token: str, *, is_code: bool) -> bool:
     changes = _changes(token)
-    if _HEX_HASH.fullmatch(token):
+    if _HEX_HASH_PATTERN.fullmatch(token):
         return changes >= _CHANGES_OF_HEX
     has_all = any(map(str.isupper, token)) and any(map(str.isdigit, token))
     least = _CHANGES_OF_CODE if is_code else _CHANGES
-    return bool(_MIXED_HASH.fullmatch(token)) and has_all and changes >= least
+    return bool(_MIXED_HASH_PATTERN.fullmatch(token)) and has_all and changes >= least
 
 
 def _changes(token: str) -> int:

@@ -21,13 +21,13 @@ MAX_HEADER_RULES, MAX_FIELDS = 200, 50
 MAX_PROBLEMS: Final = 10
 _MAX_LINE_LENGTH: Final = 2000
 _STATUSES: Final = frozenset({200, 301, 302, 303, 307, 308, 404, 410})
-_NAME: Final = lazy_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
-_VALUE: Final = lazy_pattern(r"[\t\x20-\x7e\x80-\xff]*")
-_TARGET: Final = lazy_pattern(r"(?:/|https?://[^/?#]+)[^\x00-\x20\x7f]*")
-_HOST: Final = lazy_pattern(r"https?://[^/?#:@]+(?::[0-9]+)?(?=[/?#]|\Z)")
+_NAME_PATTERN: Final = lazy_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
+_VALUE_PATTERN: Final = lazy_pattern(r"[\t\x20-\x7e\x80-\xff]*")
+_TARGET_PATTERN: Final = lazy_pattern(r"(?:/|https?://[^/?#]+)[^\x00-\x20\x7f]*")
+_HOST_PATTERN: Final = lazy_pattern(r"https?://[^/?#:@]+(?::[0-9]+)?(?=[/?#]|\Z)")
 """A target host without placeholders. With a placeholder, the request could choose the host (an open
 redirect)."""
-_PATH: Final = lazy_pattern(r"/[^\x00-\x20\x7f]*")
+_PATH_PATTERN: Final = lazy_pattern(r"/[^\x00-\x20\x7f]*")
 
 
 class HeaderRule(Struct, frozen=True, array_like=True):
@@ -60,11 +60,11 @@ class ParsedRules(Struct, frozen=True):
 
 def field_problem(name: str, value: str) -> str:
     """Returns why a header is not allowed in answers; empty if it is allowed."""
-    if not _NAME.fullmatch(name):
+    if not _NAME_PATTERN.fullmatch(name):
         return f"{name!r} is no name of a field"
     if name.lower() in GATEWAY_HEADERS:
         return f"the router writes the field {name} by itself"
-    if not _VALUE.fullmatch(value):
+    if not _VALUE_PATTERN.fullmatch(value):
         return f"the value of {name} has characters that no field may have"
     return ""
 
@@ -95,11 +95,11 @@ def _parse_redirect(line: str) -> Redirect | str:
     if len(words) < 2 or len(line) > _MAX_LINE_LENGTH:
         return "write a path, a target and perhaps a status, such as /old /new 301"
     path, target, *rest = words
-    if not _PATH.fullmatch(path) or path.count("*") > 1:
+    if not _PATH_PATTERN.fullmatch(path) or path.count("*") > 1:
         return "begin it with a path that has one * at most: redirects of hosts are not supported"
-    if not _TARGET.fullmatch(target):
+    if not _TARGET_PATTERN.fullmatch(target):
         return "write a path or an address after the path: conditions on the query are not supported"
-    if not target.startswith("/") and not _HOST.match(target):
+    if not target.startswith("/") and not _HOST_PATTERN.match(target):
         return "write the host of the target without names and logins, and a / after it"
     if len(rest) > 1:
         return "end it after the status: conditions are not supported"
@@ -133,7 +133,7 @@ def parse_headers(text: str) -> ParsedRules:
                     f"{MAX_HEADER_RULES} paths"
                 )
                 break
-            if not _PATH.fullmatch(path) or path.count("*") > 1:
+            if not _PATH_PATTERN.fullmatch(path) or path.count("*") > 1:
                 path = ""
                 problems.append(
                     f"_headers, line {number}: begin it with a path that has one * at most. It is left out"

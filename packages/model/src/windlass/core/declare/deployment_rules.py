@@ -42,7 +42,7 @@ StopTime = Annotated[
 ]
 START: Final = "1970-01-01T08:00:00.000Z"
 STOP: Final = "1970-01-01T19:00:00.000Z"
-_HOUR_AND_MINUTE: Final = re.compile(r"T([0-9]{2}):([0-9]{2})")
+_HOUR_AND_MINUTE_PATTERN: Final = re.compile(r"T([0-9]{2}):([0-9]{2})")
 
 
 class WithHours(Protocol):
@@ -102,6 +102,6 @@ def hours_of_rule(rule: DeploymentRule) -> RunningHours | None:
 
 
 def _minute_of_day(moment: str) -> int:
-    found = _HOUR_AND_MINUTE.search(moment)
+    found = _HOUR_AND_MINUTE_PATTERN.search(moment)
     assert found is not None
     return int(found[1]) * 60 + int(found[2])

@@ -33,12 +33,12 @@ _PLAIN_TYPES: Final = (
 REDACTED_PATH: Final = "***"
 """Replaces the path of an address that may contain a secret. Its characters are valid in an address, so
 clients can send the response back."""
-_ADDRESS: Final = re.compile(r"(?P<origin>[^:/?#]+://[^/?#]*)/?(?P<path>.*)", re.DOTALL)
+_ADDRESS_PATTERN: Final = re.compile(r"(?P<origin>[^:/?#]+://[^/?#]*)/?(?P<path>.*)", re.DOTALL)
 
 
 def redact(address: str) -> str:
     """Returns an address without its path, which may be secret. All callers may see the result."""
-    match = _ADDRESS.fullmatch(address)
+    match = _ADDRESS_PATTERN.fullmatch(address)
     if match is None:
         return REDACTED_PATH
     return f"{match['origin']}/{REDACTED_PATH}" if match["path"] else address

@@ -37,7 +37,7 @@ _SELECTORS: Final = r"\ufe00-\ufe0f"
 _INNER_BLANKS: Final = r"\x20\xa0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _SHAPED: Final = rf"[^\x00-\x7f{CONTROL_RANGES}{BLANK_RANGES}{_JOINERS}{_SELECTORS}][{_SELECTORS}]?"
 _SIGN: Final = rf"([!-~]|{_SHAPED}([{_JOINERS}]{_SHAPED})*)"
-_CONTROL_CHARACTERS: Final = re.compile(f"[{CONTROL_RANGES}]")
+_CONTROL_CHARACTERS_PATTERN: Final = re.compile(f"[{CONTROL_RANGES}]")
 
 EXPECTED_FORMS: Final[dict[str, str]] = {}
 """The expected form of a value in words, by pattern. Error messages use it instead of the pattern."""
@@ -167,7 +167,7 @@ ChangedSettings = Annotated[
 
 def visible(text: str) -> str:
     """Removes characters that names and descriptions do not allow, for text from a third party."""
-    return _CONTROL_CHARACTERS.sub("", text)
+    return _CONTROL_CHARACTERS_PATTERN.sub("", text)
 
 
 def refers(family: str, *, opens: str = "") -> Meta:

@@ -25,7 +25,7 @@ from windlass.core.declare.traits import DEPLOYABLE_TRAIT
 from windlass.core.words.audit import AuditNames
 from windlass.core.words.naming import to_words
 
-_PARAM: Final = re.compile(r"\{(\w+)\}")
+_PARAM_PATTERN: Final = re.compile(r"\{(\w+)\}")
 
 
 class AnyOf(Struct, frozen=True):
@@ -195,7 +195,7 @@ class Registry:
         self, operation: Operation, ids: Mapping[str, str], itself: str = "", prefix: str = ""
     ) -> Operation:
         """Returns the operation with its path parameters resolved to families."""
-        params: list[str] = _PARAM.findall(operation.path)
+        params: list[str] = _PARAM_PATTERN.findall(operation.path)
         if len(set(params)) < len(params):
             raise ValueError(f"{operation.id}: two parameters of {operation.path} have the same name")
         lists = self._service_lists
@@ -286,7 +286,7 @@ def _refuse_duplicate_operations(operations: Sequence[Operation]) -> None:
             f"{first.path} and {other.path} have the same operation id, {first.id}: rename one of them"
         )
     for first, other in _find_duplicates(
-        operations, lambda operation: (operation.method, _PARAM.sub("{}", operation.path))
+        operations, lambda operation: (operation.method, _PARAM_PATTERN.sub("{}", operation.path))
     ):
         raise ValueError(f"{first.id} and {other.id} have the same route, {first.method} {first.path}")
 

@@ -325,9 +325,9 @@ class AutoscalingShown(Base):
     scalers: list[ScalerShown]
 
 
-_SCP = re.compile(r"^[^@/]+@(?P<host>[^:/]+):(?P<path>.+)$")
-_ADDRESS = re.compile(r"^[^:/]+://(?P<host>[^/?#]*)(?P<path>[^?#]*)")
-_LOGIN = re.compile(r"^(?P<scheme>[^:/]+)://(?P<login>[^/?#]*)@")
+_SCP_PATTERN = re.compile(r"^[^@/]+@(?P<host>[^:/]+):(?P<path>.+)$")
+_ADDRESS_PATTERN = re.compile(r"^[^:/]+://(?P<host>[^/?#]*)(?P<path>[^?#]*)")
+_LOGIN_PATTERN = re.compile(r"^(?P<scheme>[^:/]+)://(?P<login>[^/?#]*)@")
 _MIN_TOKEN_LENGTH: Final = 20
 
 
@@ -335,7 +335,7 @@ def repository_parts(url: str) -> tuple[GitProvider, str, str]:
     """Returns provider, owner and name of a repository, as far as the address contains them. The default
     provider is GITHUB."""
     # Does not use urlsplit, which rejects some addresses that the pattern allows.
-    address = _SCP.match(url) or _ADDRESS.match(url)
+    address = _SCP_PATTERN.match(url) or _ADDRESS_PATTERN.match(url)
     host, path = (address["host"], address["path"]) if address else (url, "")
     pieces = [piece for piece in path.removesuffix(".git").split("/") if piece]
     name = pieces[-1] if pieces else host
@@ -349,7 +349,7 @@ def repository_parts(url: str) -> tuple[GitProvider, str, str]:
 
 
 def _has_credential(url: str) -> bool:
-    address = _LOGIN.match(url)
+    address = _LOGIN_PATTERN.match(url)
     if address is None:
         return False
     # Hosts suggest addresses with a user name. A long user name is probably a token.

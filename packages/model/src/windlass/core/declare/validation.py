@@ -45,7 +45,7 @@ def _pattern_of(text: str) -> str:
     )
 
 
-_PATH_SUFFIX = re.compile(r" - at `(\$.*)`$")
+_PATH_SUFFIX_PATTERN = re.compile(r" - at `(\$.*)`$")
 _REQUIRED_PROBLEM: Final = "is required"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^Object missing required field `(.+)`$"), _REQUIRED_PROBLEM),
@@ -72,7 +72,7 @@ def explain(error: Exception, target_type: Any = None) -> str:
     `target_type`: the expected type, to suggest fields in place of an unknown one.
     """
     text = str(error)
-    at = _PATH_SUFFIX.search(text)
+    at = _PATH_SUFFIX_PATTERN.search(text)
     path = at[1].removeprefix("$").lstrip(".") if at else ""
     text = text[: at.start()] if at else text
     for pattern, form in _RULES:

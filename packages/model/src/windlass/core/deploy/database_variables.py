@@ -78,14 +78,14 @@ def url(type: str, host: str, port: int, login: str, password: str, database: st
     return f"{kind.scheme}://{who}{place}:{port}/{quote(database, safe='')}{tail}"
 
 
-_NOT_IN_KEYS = re.compile(r"[^A-Z0-9]+")
+_NOT_IN_KEYS_PATTERN = re.compile(r"[^A-Z0-9]+")
 
 
 def friendly_prefix(name: str, id: str) -> str:
     """Returns the key prefix for a database's name: `main-db` → `MAIN_DB_`. If the name has no ASCII letters
     or digits, the id replaces it."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().upper()
-    word = _NOT_IN_KEYS.sub("_", plain).strip("_")[:200].strip("_")
+    word = _NOT_IN_KEYS_PATTERN.sub("_", plain).strip("_")[:200].strip("_")
     if not word:
         return f"DB_{id[:8].upper()}_"
     # A key begins with a letter, and Windlass reserves its own prefix.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from windlass.engines.workload import WorkloadPort
 
 MAX_LABEL_LENGTH = 63
-_NOT_IN_LABELS = re.compile(r"[^a-z0-9]+")
+_NOT_IN_LABELS_PATTERN = re.compile(r"[^a-z0-9]+")
 GATEWAY_PORTS = {80, 443}
 """Public HTTP ports with one of these numbers are served by the gateway."""
 BY_NAME = frozenset({"HTTP", "GRPC"})
@@ -21,7 +21,7 @@ def label(*words: str, longest: int = MAX_LABEL_LENGTH) -> str:
     """Returns a host name label: `shop-api-production` for `Shop API` and `Production`. Different words may
     result in the same label, so labels have to be reserved."""
     plain = unicodedata.normalize("NFKD", "-".join(words)).encode("ascii", "ignore").decode().lower()
-    return _NOT_IN_LABELS.sub("-", plain).strip("-")[:longest].strip("-") or "service"
+    return _NOT_IN_LABELS_PATTERN.sub("-", plain).strip("-")[:longest].strip("-") or "service"
 
 
 def candidates(wish: str, id: str) -> Iterator[str]:

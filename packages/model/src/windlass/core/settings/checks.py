@@ -11,10 +11,10 @@ import msgspec
 from windlass.base.lazy import lazy_pattern
 from windlass.core.declare.resource import clash
 
-_HEADER: Final = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
-_VALUE: Final = lazy_pattern(r"[\t -~\x80-\U0010ffff]{0,4000}\Z")
-_ENVIRONMENT: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z")
-_STATUSES: Final = lazy_pattern(r"[1-5][0-9][0-9]\Z")
+_HEADER_PATTERN: Final = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
+_VALUE_PATTERN: Final = lazy_pattern(r"[\t -~\x80-\U0010ffff]{0,4000}\Z")
+_ENVIRONMENT_PATTERN: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}\Z")
+_STATUSES_PATTERN: Final = lazy_pattern(r"[1-5][0-9][0-9]\Z")
 _RESERVED_HEADERS: Final = frozenset(
     {
         "connection",
@@ -96,7 +96,7 @@ def headers_of(text: str) -> dict[str, str]:
     if len(headers) > MAX_HEADERS:
         raise ValueError(f"name at most {MAX_HEADERS} headers")
     for header, value in headers.items():
-        if not _HEADER.match(header) or not _VALUE.match(value):
+        if not _HEADER_PATTERN.match(header) or not _VALUE_PATTERN.match(value):
             raise ValueError(f"{header!r} is no header with a value of one line")
         if header.lower() in _RESERVED_HEADERS:
             raise ValueError(f"leave out {header}: the gateway sets it itself")
@@ -105,7 +105,7 @@ def headers_of(text: str) -> dict[str, str]:
 
 def statuses_of(text: str) -> list[int]:
     words = words_of(text)
-    if wrong := next((word for word in words if not _STATUSES.match(word)), ""):
+    if wrong := next((word for word in words if not _STATUSES_PATTERN.match(word)), ""):
         raise ValueError(f"{wrong} is no status such as 503")
     return [int(word) for word in words]
 
@@ -120,12 +120,12 @@ def failures_of(text: str) -> list[str]:
 
 
 def _check_one_line(text: str) -> None:
-    if not _VALUE.match(text):
+    if not _VALUE_PATTERN.match(text):
         raise ValueError("must be one line of at most 4000 characters")
 
 
 def _check_variable(text: str) -> None:
-    if not _ENVIRONMENT.match(text):
+    if not _ENVIRONMENT_PATTERN.match(text):
         raise ValueError("must be the name of a variable, such as SITE_USERS")
 
 

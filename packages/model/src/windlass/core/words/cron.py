@@ -24,7 +24,7 @@ MACROS: Final[Mapping[str, str]] = {
 }
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_NUMBER: Final = re.compile(r"[0-9]{1,4}")
+_NUMBER_PATTERN: Final = re.compile(r"[0-9]{1,4}")
 _MAX_DAYS_OF_MONTH: Final = {
     1: 31,
     2: 29,
@@ -125,7 +125,7 @@ def _numbers(field: TimetableField, word: str) -> frozenset[int]:
             raise _bad_field(
                 field, f"a step needs a range: write {low}-{field.most}/{step} instead of {part}"
             )
-        if slash and not (_NUMBER.fullmatch(step) and 0 < int(step) <= field.most):
+        if slash and not (_NUMBER_PATTERN.fullmatch(step) and 0 < int(step) <= field.most):
             raise _bad_field(
                 field, f"a step is a number from 1 to {field.most}, and not {_shorten(step) or 'empty'}"
             )
@@ -138,7 +138,7 @@ def _numbers(field: TimetableField, word: str) -> frozenset[int]:
 def _number(field: TimetableField, word: str) -> int:
     if word in field.names:
         return field.first_name + field.names.index(word)
-    if _NUMBER.fullmatch(word) and field.least <= int(word) <= field.most:
+    if _NUMBER_PATTERN.fullmatch(word) and field.least <= int(word) <= field.most:
         return int(word)
     raise _bad_field(field, f"it has {_shorten(word) or 'an empty part'}")
 

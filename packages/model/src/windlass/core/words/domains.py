@@ -12,8 +12,8 @@ MAX_NAME_LENGTH: Final = 233
 _MAX_INPUT_LENGTH: Final = 1024
 CHALLENGE_LABEL: Final = "_windlass-challenge"
 """The label of the TXT record that proves a domain."""
-_LABEL: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
-_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_LABEL_PATTERN: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
+_NUMBER_PATTERN: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _RESERVED_ENDINGS: Final = frozenset(
     {"localhost", "local", "internal", "invalid", "test", "onion", "arpa", "alt"}
 )
@@ -42,12 +42,12 @@ def ascii_name(text: str) -> str:
     labels = name.split(".")
     if len(name) + (len(WILDCARD_PREFIX) if text.startswith(WILDCARD_PREFIX) else 0) > MAX_NAME_LENGTH:
         raise BadDomain(f"shorten it: a name has at most {MAX_NAME_LENGTH} characters")
-    if not all(_LABEL.fullmatch(label) for label in labels):
+    if not all(_LABEL_PATTERN.fullmatch(label) for label in labels):
         raise BadDomain(
             "write labels of letters, digits and hyphens, each of at most 63 characters, as in "
             "shop.example.com"
         )
-    if _NUMBER.fullmatch(labels[-1]):
+    if _NUMBER_PATTERN.fullmatch(labels[-1]):
         raise BadDomain("name a domain instead of an address: certificates and routes belong to names")
     if len(labels) < 2:
         raise BadDomain("write the whole name, such as shop.example.com")

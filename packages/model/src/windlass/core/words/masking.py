@@ -39,9 +39,9 @@ _TRIVIAL_VALUES: Final = frozenset(
     undefined unknown username verbose warning windlass
     """.split()  # noqa: SIM905 (as a list it would be as long as this file)
 )
-_NUMBER: Final = re.compile(r"[0-9.,:-]{1,7}|[0-9]{1,7}[a-z]{0,2}", re.ASCII)
-_ASSIGNED: Final = re.compile(r"""["']?[\w.-]+["']?\s*[=:]\s*["']?(.+?)["']?[,;]?""")
-_MASKS: Final = re.compile(f"(?:{MASK})+")
+_NUMBER_PATTERN: Final = re.compile(r"[0-9.,:-]{1,7}|[0-9]{1,7}[a-z]{0,2}", re.ASCII)
+_ASSIGNED_PATTERN: Final = re.compile(r"""["']?[\w.-]+["']?\s*[=:]\s*["']?(.+?)["']?[,;]?""")
+_MASKS_PATTERN: Final = re.compile(f"(?:{MASK})+")
 _PEM_MARKERS: Final = ("-----BEGIN ", "-----END ")
 
 
@@ -124,7 +124,7 @@ def is_trivial(value: str) -> bool:
     return (
         len(value) < MIN_PATTERN_LENGTH
         or value.lower() in _TRIVIAL_VALUES
-        or _NUMBER.fullmatch(value) is not None
+        or _NUMBER_PATTERN.fullmatch(value) is not None
     )
 
 
@@ -174,7 +174,7 @@ def _forms_of_lines(lines: Iterable[str]) -> Iterator[str]:
             continue
         if len(line) >= MIN_LINE_LENGTH and not is_trivial(line):
             yield line
-        if (assigned := _ASSIGNED.fullmatch(line)) and len(assigned[1]) >= MIN_LINE_LENGTH:
+        if (assigned := _ASSIGNED_PATTERN.fullmatch(line)) and len(assigned[1]) >= MIN_LINE_LENGTH:
             yield assigned[1]
 
 
@@ -287,7 +287,7 @@ def _without_spans(whole: str, spans: Sequence[tuple[int, int]], start: int, end
             continue
         parts += [whole[place : max(first, place)], MASK]
         place = min(last, end)
-    return _MASKS.sub(MASK, "".join([*parts, whole[place:end]]))
+    return _MASKS_PATTERN.sub(MASK, "".join([*parts, whole[place:end]]))
 
 
 EMPTY_MASK: Final = Mask(())

@@ -35,12 +35,12 @@ MAX_REFERENCE_DEPTH: Final = 32
 _MIN_SIMILARITY: Final = 0.85
 _MAX_COMPARED_NAMES: Final = 1000
 
-_MENTION = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
+_MENTION_PATTERN = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
 
 
 def has_references(value: str) -> bool:
     """Returns whether the value contains a reference to another variable."""
-    return _MENTION.search(value) is not None
+    return _MENTION_PATTERN.search(value) is not None
 
 
 class UnresolvableVariable(Exception):
@@ -230,7 +230,7 @@ class _Expansion:
         return _check_size(entry, parts, limit)
 
     def _text_parts(self, entry: DeclaredVariable) -> Iterable[_Text]:
-        pieces = _MENTION.split(entry.value)
+        pieces = _MENTION_PATTERN.split(entry.value)
         for place, piece in enumerate(pieces):
             if place % 2 == 0:
                 yield _text(piece, secret=entry.secret)

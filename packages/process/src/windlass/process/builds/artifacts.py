@@ -49,14 +49,14 @@ DEPENDENCY_LINKS: Final = ("venv", "node_modules", "packages", "node", "python",
 """Symbolic links from an artifact to its dependencies. `packages` are Node.js packages that are copied for
 each build."""
 
-_SUFFIX: Final = re.compile(r"[0-9a-f]{12}")
+_SUFFIX_PATTERN: Final = re.compile(r"[0-9a-f]{12}")
 """The random suffix of a folder's name."""
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
+_PLAIN_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 
 
 def name_of(text: str) -> str:
     """Returns an id or key as a folder name. A text that is not a safe folder name is hashed."""
-    if _PLAIN.fullmatch(text) and text != CACHE_FOLDER and not text.endswith(".lock"):
+    if _PLAIN_PATTERN.fullmatch(text) and text != CACHE_FOLDER and not text.endswith(".lock"):
         return text
     return "h" + hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
@@ -90,7 +90,7 @@ class ArtifactStore:
         deps = self.folder / DEPENDENCIES_FOLDER
         deps.mkdir(mode=0o700, parents=True, exist_ok=True)
         for present in sorted(deps.glob(f"{digest}-*")):
-            if not _SUFFIX.fullmatch(present.name.removeprefix(f"{digest}-")):
+            if not _SUFFIX_PATTERN.fullmatch(present.name.removeprefix(f"{digest}-")):
                 continue  # belongs to a longer digest with this prefix
             if present.is_dir() and (held := _try_lock(present, shared=True)) is not None:
                 try:
@@ -230,7 +230,7 @@ def services(folder: Path) -> list[str]:
     return [
         entry.name
         for entry in entries
-        if _PLAIN.fullmatch(entry.name) and entry.name != CACHE_FOLDER and entry.is_dir()
+        if _PLAIN_PATTERN.fullmatch(entry.name) and entry.name != CACHE_FOLDER and entry.is_dir()
     ]
 
 

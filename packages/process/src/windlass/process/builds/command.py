@@ -20,7 +20,7 @@ from windlass.process.builds.image_files import CODE
 from windlass.process.builds.language_tools import OR_DOCKER, advice_to_install
 from windlass.process.builds.layout import Layout
 
-_PYTHON = re.compile(r"python(3(\.\d+)?)?")
+_PYTHON_PATTERN = re.compile(r"python(3(\.\d+)?)?")
 _SCRIPT_SUFFIXES: Final = {
     "python": (".py",),
     "node": (".js", ".mjs", ".cjs", "/index.js", "/package.json", ".json"),
@@ -97,7 +97,9 @@ def _program(program: str, here: str, site: Site, say: Say) -> str:
         # The Dockerfile makes a virtual environment that does not exist here, such as
         # /app/.venv/bin/gunicorn.
         return (_on_path(name, site) if "/bin/" in program else None) or _refuse_missing(program, site)
-    if (installed := _on_path(name, site)) and (_PYTHON.fullmatch(name) or not os.access(program, os.X_OK)):
+    if (installed := _on_path(name, site)) and (
+        _PYTHON_PATTERN.fullmatch(name) or not os.access(program, os.X_OK)
+    ):
         return installed
     if installed and tools.find_program(name, site.path[:1]):
         return installed
@@ -110,7 +112,7 @@ def _program(program: str, here: str, site: Site, say: Say) -> str:
 
 def _on_path(name: str, site: Site) -> str | None:
     """Returns the final path of a program. Each name of Python leads to the application's Python."""
-    if _PYTHON.fullmatch(name) and tools.find_program("python", site.path[:1]):
+    if _PYTHON_PATTERN.fullmatch(name) and tools.find_program("python", site.path[:1]):
         name = "python"
     for now, final in zip(site.path, site.final, strict=True):
         if path := tools.find_program(name, [now]):
@@ -127,7 +129,7 @@ def _executable(place: Path, program: str, say: Say) -> None:
 
 def _check_script(program: str, rest: Sequence[str], site: Site) -> None:
     """Refuses a command such as `python main.py` if the script is absent."""
-    name = _PYTHON.sub("python", Path(program).name)
+    name = _PYTHON_PATTERN.sub("python", Path(program).name)
     if name in _RUNS_FILES:
         rest = [word for word in rest[:2] if word != "run"][:1]
         rest = rest if rest and CODE.fullmatch(rest[0]) else []

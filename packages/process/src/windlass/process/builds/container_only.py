@@ -82,10 +82,10 @@ def _words(instruction: Instruction) -> Sequence[str]:
     return instruction.json or instruction.text.split()
 
 
-_PROVIDED_PROGRAM: Final = re.compile(r"python[\d.]*|node|npm|npx|yarn|pnpm|bun|uv")
+_PROVIDED_PROGRAM_PATTERN: Final = re.compile(r"python[\d.]*|node|npm|npx|yarn|pnpm|bun|uv")
 """Programs that a build provides if the machine lacks them."""
-_PIP: Final = re.compile(r"\b(?:pip[\d.]*|uv pip) install\b")
-_GLOBAL_INSTALL: Final = re.compile(
+_PIP_PATTERN: Final = re.compile(r"\b(?:pip[\d.]*|uv pip) install\b")
+_GLOBAL_INSTALL_PATTERN: Final = re.compile(
     r"\b(?:npm (?:i|install|add) (?:-g|--global)|yarn global add) ([^&|;]{0,500}+)"
 )
 _IMAGES: Final = {
@@ -103,17 +103,17 @@ _HARMLESS_VARIABLES: Final = {
     "HOST", "HOSTNAME", "NODE_ENV", "PATH", "PORT", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED",
 }  # fmt: skip
 """Variables that a Dockerfile may set without effect, because each recipe sets its own values."""
-_OF_SERVER: Final = re.compile(r"LISTEN_PORT|(?:NGINX|STATIC|UWSGI)_[A-Z_]+")
+_OF_SERVER_PATTERN: Final = re.compile(r"LISTEN_PORT|(?:NGINX|STATIC|UWSGI)_[A-Z_]+")
 """Variables for the web server in `uwsgi-nginx` images. A recipe starts its own server, which does not need
 them."""
-_OF_TOOLS: Final = re.compile(
+_OF_TOOLS_PATTERN: Final = re.compile(
     r"(?:BUN|BUNDLE|CARGO|COREPACK|GEM|NEXT_TELEMETRY|NPM|PIP|PIPENV|PNPM|POETRY|RUSTUP|UV|YARN)_\w+"
     r"|GO(?:CACHE|PATH|ROOT)|JAVA_HOME|VIRTUAL_ENV"
 )
 """Variables for the tools that install packages. The steps of a recipe set their own."""
-_IMAGE_PATH: Final = re.compile(r"(?<![\w./$}~-])/[\w.@+-]|:///")
+_IMAGE_PATH_PATTERN: Final = re.compile(r"(?<![\w./$}~-])/[\w.@+-]|:///")
 """Matches a path of the image in the value of a variable."""
-_REFERENCE: Final = re.compile(r"\$\{?([A-Za-z_]\w{0,100})")
+_REFERENCE_PATTERN: Final = re.compile(r"\$\{?([A-Za-z_]\w{0,100})")
 _UNREAD: Final = ("Fix ", "Make ", "Shorten ")
 """How problems of a recipe begin whose files could not be read."""
 _PLAIN_IMAGES: Final = frozenset({"alpine", "debian", "ubuntu"})
@@ -155,7 +155,7 @@ class NeedsContainer(BuildError):
         kept = kept_variables(dockerfile, hinted)
         is_plain = hinted.command is None and _PLAIN_IMAGES.issuperset(bases)
         return (is_plain or any(re.fullmatch(images, base) for base in bases)) and not any(
-            _IMAGE_PATH.search(value) for value in kept.values()
+            _IMAGE_PATH_PATTERN.search(value) for value in kept.values()
         )
 
 
@@ -164,16 +164,16 @@ def kept_variables(dockerfile: Dockerfile, hinted: Hints) -> dict[str, str]:
     those for tools, for a web server of the image, those that each recipe sets itself
     (`_HARMLESS_VARIABLES`), and paths of the image to which the instructions of the Dockerfile refer."""
     text = "\n".join(step.text for stage in dockerfile.stages for step in stage.instructions)
-    referred = {match[1] for match in _REFERENCE.finditer(text)}
+    referred = {match[1] for match in _REFERENCE_PATTERN.finditer(text)}
     has_server = any(name_of_image(stage.base).startswith("uwsgi-nginx") for stage in dockerfile.stages)
     return {
         name: value
         for name, value in hinted.environment.items()
         if not (
             name in _HARMLESS_VARIABLES
-            or _OF_TOOLS.fullmatch(name)
-            or (has_server and _OF_SERVER.fullmatch(name))
-            or (name in referred and _IMAGE_PATH.search(value))
+            or _OF_TOOLS_PATTERN.fullmatch(name)
+            or (has_server and _OF_SERVER_PATTERN.fullmatch(name))
+            or (name in referred and _IMAGE_PATH_PATTERN.search(value))
         )
     }
 
@@ -191,7 +191,7 @@ def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> No
         f"{name} makes {missing} in line {step.line} ({step.shown[:80]}), and the process engine runs no "
         "instruction of a Dockerfile."
     )
-    if "/" not in missing and _PIP.search(step.shown):
+    if "/" not in missing and _PIP_PATTERN.search(step.shown):
         raise BuildError(f"Add {missing} to requirements.txt, or {_DOCKER_ADVICE}: {reason}")
     raise refusal(layout.app, reason)
 
@@ -211,7 +211,7 @@ def check_global_program(hinted: Hints, layout: Layout, name: Path, package: Pac
     if not argv or (package and argv[0] in {**package.dependencies, **package.development}):
         return
     for step in hinted.skipped:
-        if argv[0] in " ".join(_GLOBAL_INSTALL.findall(step.shown)).split():
+        if argv[0] in " ".join(_GLOBAL_INSTALL_PATTERN.findall(step.shown)).split():
             reason = (
                 f"{name} installs {argv[0]} in line {step.line}, and the process engine runs no instruction "
                 "of a Dockerfile."
@@ -263,7 +263,7 @@ def _missing_archive(argv: Sequence[str], layout: Layout) -> str:
 def _is_missing(program: str, layout: Layout, installs: bool) -> bool:
     name = program.rpartition("/")[2]
     may_be_installed = installs and ("/" not in program or "/bin/" in program)
-    is_known = may_be_installed or bool(_PROVIDED_PROGRAM.fullmatch(name))
+    is_known = may_be_installed or bool(_PROVIDED_PROGRAM_PATTERN.fullmatch(name))
     return not (is_known or _exists(program, layout) or find_program(name, machine_path()))
 
 

@@ -52,7 +52,7 @@ _SHOWN_VALUES: Final = (
     "static_fallback",
 )
 _OF_START: Final = ("start", "added_packages")
-_NUMBER: Final = re.compile(r"[\d.]+")
+_NUMBER_PATTERN: Final = re.compile(r"[\d.]+")
 
 
 class RecipeSteps(Struct, frozen=True):
@@ -256,7 +256,7 @@ def _version(recipe: Recipe) -> str:
     version = recipe.language_version
     if not version:
         return ""
-    return f" {version} or newer" if _NUMBER.fullmatch(version) else f" {version}"
+    return f" {version} or newer" if _NUMBER_PATTERN.fullmatch(version) else f" {version}"
 
 
 def _is_generated(recipe: Recipe) -> bool:

@@ -23,7 +23,7 @@ from windlass.process.builds.tools import find_program, machine_path
 
 CODE: Final = re.compile(r"[^\s*?$]+\.(?:[cm]?[jt]sx?|php|pl|py|rb)")
 """Matches the path of a script."""
-_EXECUTED: Final = re.compile(r"^[ \t]*+exec[ \t]++([\w.+-]++)(?=[ \t\n]|\Z)", re.MULTILINE)
+_EXECUTED_PATTERN: Final = re.compile(r"^[ \t]*+exec[ \t]++([\w.+-]++)(?=[ \t\n]|\Z)", re.MULTILINE)
 """Matches the program that replaces a shell script."""
 _MOST_SCRIPT_CHARACTERS: Final = 20_000
 
@@ -61,7 +61,7 @@ def check_program_of_script(hinted: Hints, layout: Layout, name: Path, known: Se
     file = tree.resolve_inside(layout.app, layout.folder / layout.here(words[0])) if words else None
     if file is None or not file.is_file():
         return
-    found = _EXECUTED.findall(read_small_text(file)[:_MOST_SCRIPT_CHARACTERS])
+    found = _EXECUTED_PATTERN.findall(read_small_text(file)[:_MOST_SCRIPT_CHARACTERS])
     program = found[-1] if found else ""
     if not program or program in known or find_program(program, machine_path()):
         return

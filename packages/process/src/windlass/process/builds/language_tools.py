@@ -20,8 +20,8 @@ from windlass.process.builds.pip import install_in_folder
 from windlass.process.builds.toolchains import MissingToolchain, Toolchains
 from windlass.process.builds.tools import Tools, find_program, machine_path
 
-_PARTS: Final = re.compile(r"&&|\|\||[;|\n]")
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+_PARTS_PATTERN: Final = re.compile(r"&&|\|\||[;|\n]")
+_ASSIGNMENT_PATTERN: Final = re.compile(r"[A-Za-z_]\w*=")
 _WHEEL: Final = "wheel"
 OR_DOCKER: Final = " Or add a Dockerfile, and deploy to a cluster with the Docker engine."
 
@@ -157,12 +157,12 @@ def programs_of(command: str) -> list[str]:
     """Returns the programs that a command line starts. For `env A=1 mix x && npm ci`, these are mix and
     npm."""
     programs = []
-    for part in _PARTS.split(command):
+    for part in _PARTS_PATTERN.split(command):
         try:
             words = shlex.split(part)
         except ValueError:
             continue
-        while words and (words[0] in ("env", "exec") or _ASSIGNMENT.match(words[0])):
+        while words and (words[0] in ("env", "exec") or _ASSIGNMENT_PATTERN.match(words[0])):
             words.pop(0)
         programs += words[:1]
     return programs

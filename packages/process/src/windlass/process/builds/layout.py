@@ -14,7 +14,7 @@ from windlass.builders.dockerfile_hints import is_below
 from windlass.process.builds import tree
 
 # The look-behind allows a path at the end of a word, an assignment or an item of a path list.
-_PATHS = re.compile(r"(?<![\w./$}~-])/[\w.@+-]+(?:/[\w.@+-]*)*")
+_PATHS_PATTERN = re.compile(r"(?<![\w./$}~-])/[\w.@+-]+(?:/[\w.@+-]*)*")
 
 
 class Layout(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Layout(Struct, frozen=True, kw_only=True):
     def here(self, text: str) -> str:
         """Replaces paths in the image that lead into the deployed folder by paths relative to the working
         folder."""
-        return _PATHS.sub(lambda match: self._relative(match[0]), text) if self.image else text
+        return _PATHS_PATTERN.sub(lambda match: self._relative(match[0]), text) if self.image else text
 
     def _relative(self, path: str) -> str:
         whole = posixpath.normpath(path)

@@ -36,8 +36,8 @@ from windlass.detect.node_scripts import OWN_SCRIPTS, needs_development
 from windlass.process.builds import tree
 from windlass.process.builds.tools import Tools, step
 
-_LOCAL = re.compile(r"(?:file|link):(?P<path>.+)|(?P<bare>\.{1,2}/.*|/.*|~/.*)", re.DOTALL)
-_VARIABLE = re.compile(r"\$\{([A-Za-z0-9_]+)\??\}")
+_LOCAL_PATTERN = re.compile(r"(?:file|link):(?P<path>.+)|(?P<bare>\.{1,2}/.*|/.*|~/.*)", re.DOTALL)
+_VARIABLE_PATTERN = re.compile(r"\$\{([A-Za-z0-9_]+)\??\}")
 
 
 class NodeDependencies(Struct, frozen=True, kw_only=True):
@@ -152,7 +152,12 @@ def _without_scripts(manifest: Path) -> bytes:
 def named_variables(dependencies: NodeDependencies, variables: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that the package manager's settings files refer to, such as a token."""
     settings = [dependencies.root.folder / name for name in (".npmrc", ".yarnrc.yml", "bunfig.toml")]
-    named = [name for file in settings if file.is_file() for name in _VARIABLE.findall(read_small_text(file))]
+    named = [
+        name
+        for file in settings
+        if file.is_file()
+        for name in _VARIABLE_PATTERN.findall(read_small_text(file))
+    ]
     return {name: variables[name] for name in named if name in variables}
 
 
@@ -281,7 +286,7 @@ def _local(root: Package, top: Path) -> Iterator[Path]:
     while ahead:
         here = ahead.pop()
         for version in (*here.dependencies.values(), *(here.development.values() if here is root else ())):
-            if not (named := _LOCAL.fullmatch(version)):
+            if not (named := _LOCAL_PATTERN.fullmatch(version)):
                 continue
             path = named["path"] or named["bare"]
             place = Path(os.path.normpath(tree.within(top, here.folder, path, "package.json")))

@@ -20,7 +20,7 @@ from windlass.detect import is_in_range
 from windlass.process.builds import tree
 from windlass.process.builds.node_runtime import MAJOR_VERSIONS
 
-_ENGINE_ERROR: Final = re.compile(
+_ENGINE_ERROR_PATTERN: Final = re.compile(
     r'(?<!\S)(\S{1,300}): The engine "node" is incompatible .*Expected version "([^"]{1,200})"'
 )
 """The error message of Yarn 1, which refuses to install in this case."""
@@ -44,7 +44,7 @@ def check_packages(folder: Path, names: Iterable[str], version: str) -> None:
 
 def check_refusal(lines: Sequence[str], version: str) -> None:
     """Raises OtherNode in the same cases, based on the error output of a failed installation."""
-    _check({match[1]: match[2] for line in lines if (match := _ENGINE_ERROR.search(line))}, version)
+    _check({match[1]: match[2] for line in lines if (match := _ENGINE_ERROR_PATTERN.search(line))}, version)
 
 
 def _check(engines: dict[str, str], version: str) -> None:

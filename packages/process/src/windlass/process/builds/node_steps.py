@@ -28,7 +28,7 @@ from windlass.process.builds.tools import ToolFailed, about_registries
 
 KEPT_CACHES: Final = (".next/cache", "node_modules/.cache", "node_modules/.vite", ".angular/cache")
 """Framework caches that are kept between builds of a service."""
-_NODE: Final = re.compile(r"(?<![\w-])(node|npm|npx|yarn|pnpm|bun|bunx)(?![\w-])")
+_NODE_PATTERN: Final = re.compile(r"(?<![\w-])(node|npm|npx|yarn|pnpm|bun|bunx)(?![\w-])")
 
 
 class _NodeTools(NamedTuple):
@@ -92,7 +92,7 @@ def _wants_node(state: BuildState, package: Package) -> bool:
         state.sources.declaration is None
         or state.sources.build
         or not start.command
-        or _NODE.search(start.text)
+        or _NODE_PATTERN.search(start.text)
     ):
         return True
     if package.dependencies:

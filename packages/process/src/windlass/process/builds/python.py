@@ -46,7 +46,7 @@ from windlass.process.builds.python_versions import Interpreter
 from windlass.process.builds.requirements import local_paths, requirements_in
 from windlass.process.builds.tools import Tools, step
 
-_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
+_VARIABLE_PATTERN = re.compile(r"\$\{([A-Z0-9_]+)\}")
 
 
 class DependencyDeclaration(Struct, frozen=True):
@@ -261,7 +261,7 @@ def digest(dependencies: PythonDependencies, interpreter: Interpreter, variables
 
 def named_variables(dependencies: PythonDependencies, variables: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that requirements refer to. pip replaces these references."""
-    named = _VARIABLE.findall(dependencies.requirements)
+    named = _VARIABLE_PATTERN.findall(dependencies.requirements)
     return {name: variables[name] for name in named if name in variables}
 
 

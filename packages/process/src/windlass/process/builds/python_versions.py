@@ -35,7 +35,7 @@ _INSTALL_FOLDERS: Final = (
 )
 """For each tool: a variable with its folder, the default folder below the operator's home, and a pattern of
 the Python folders in it."""
-_NAME: Final = re.compile(r"(?:cpython-)?(?P<minor>3\.\d+)\.(?P<patch>\d+)(?:-|$)")
+_NAME_PATTERN: Final = re.compile(r"(?:cpython-)?(?P<minor>3\.\d+)\.(?P<patch>\d+)(?:-|$)")
 
 
 def installed_pythons(surroundings: Mapping[str, str]) -> dict[str, Path]:
@@ -49,7 +49,7 @@ def _programs(surroundings: Mapping[str, str]) -> Iterator[tuple[int, str, Path]
     home = surroundings.get("HOME", "/nonexistent")
     for variable, below, pattern in _INSTALL_FOLDERS:
         for folder in Path(surroundings.get(variable) or f"{home}/{below}").glob(pattern):
-            match = _NAME.match(folder.name)
+            match = _NAME_PATTERN.match(folder.name)
             program = folder / "bin" / f"python{match['minor']}" if match else folder
             if match and os.access(program, os.X_OK):
                 yield int(match["patch"]), match["minor"], program
@@ -63,7 +63,7 @@ DEFAULT_MINOR: Final = 13
 most packages have wheels for them."""
 FETCHED_MINORS: Final = (13, 12, 11, 10, 14, 9)
 """The minor versions that can be fetched for a range, in order of preference."""
-_PIPFILE: Final = re.compile(
+_PIPFILE_PATTERN: Final = re.compile(
     r"^python(?:_full)?_version[ \t]*+=[ \t]*+['\"](\d[\d.]{0,12})['\"]", re.MULTILINE
 )
 _LOCKS: Final = (
@@ -79,12 +79,12 @@ _PLACE_SCRIPT: Final = (
 _FORBIDDING_VALUES: Final = frozenset({"never", "manual", "false"})
 
 
-_IGNORED_RELEASE: Final = re.compile(r"([\w.!+]{1,40}) Requires-Python ([^;\n]{1,80})")
+_IGNORED_RELEASE_PATTERN: Final = re.compile(r"([\w.!+]{1,40}) Requires-Python ([^;\n]{1,80})")
 """Matches a version of a package that pip ignores, because it requires another Python."""
-_NOT_FOUND: Final = re.compile(
+_NOT_FOUND_PATTERN: Final = re.compile(
     r"No matching distribution found for ([\w.-]{1,100})(?:\[[^\]\n]{0,200}\])?([^\s;]{0,80})"
 )
-_REFUSED_PACKAGE: Final = re.compile(
+_REFUSED_PACKAGE_PATTERN: Final = re.compile(
     r"Package '([^']{1,100})' requires a different Python: \S{1,40} not in '([^']{1,80})'"
     r"|depends on Python([<>=!~][^\s]{1,40}?),? "
 )
@@ -132,7 +132,7 @@ def wanted_in(folder: Path, pyproject: dict[str, Any]) -> PythonRequirement:
         match line.split():
             case ["python", version, *_] if plain_version(version):
                 return PythonRequirement(version, ".tool-versions")
-    if named := _PIPFILE.search(_text(folder / "Pipfile")[:_MAX_FILE_LENGTH]):
+    if named := _PIPFILE_PATTERN.search(_text(folder / "Pipfile")[:_MAX_FILE_LENGTH]):
         return PythonRequirement(named[1], "Pipfile")
     return required_in(pyproject) or _of_lock(folder) or _of_pins(folder) or PythonRequirement()
 
@@ -186,15 +186,15 @@ def required_by_packages(lines: Sequence[str], requirement: PythonRequirement) -
 
 def _ranges_in(text: str) -> tuple[list[str], str] | None:
     """Returns the ranges of Python versions that a package accepts, and the package."""
-    if refused := _REFUSED_PACKAGE.search(text):
+    if refused := _REFUSED_PACKAGE_PATTERN.search(text):
         return [refused[2] or refused[3]], refused[1] or "a package"
-    missing = _NOT_FOUND.search(text)
+    missing = _NOT_FOUND_PATTERN.search(text)
     if missing is None:
         return None
     package, asked = missing[1], missing[2]
     fitting = [
         match[2].strip()
-        for match in _IGNORED_RELEASE.finditer(text)
+        for match in _IGNORED_RELEASE_PATTERN.finditer(text)
         if not asked or is_in_range(match[1], asked.replace("===", "=="))
     ]
     return (fitting[-1:], f"the package {package}") if fitting else None

@@ -21,12 +21,12 @@ include each other so often that their lines fill the memory."""
 MAX_LENGTH: Final = MAX_FILE_BYTES
 """Maximum number of characters of all these files together."""
 
-_INCLUDE = re.compile(r"(?:-r\s*|--requirement(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
-_CONSTRAINT = re.compile(r"(?:-c\s*|--constraint(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
-_EDITABLE = re.compile(r"(?:-e|--editable)(?:\s+|=)")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_COMMENT = re.compile(r"(?:^|\s)#.*")
-_LOCAL_PATH = re.compile(r"\S+\s*@\s*file://(?:localhost)?(?P<path>[^\s;#]+)")
+_INCLUDE_PATTERN = re.compile(r"(?:-r\s*|--requirement(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
+_CONSTRAINT_PATTERN = re.compile(r"(?:-c\s*|--constraint(?:s)?[=\s]\s*)(?P<path>\S+)\s*(?:#.*)?\Z")
+_EDITABLE_PATTERN = re.compile(r"(?:-e|--editable)(?:\s+|=)")
+_URL_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_COMMENT_PATTERN = re.compile(r"(?:^|\s)#.*")
+_LOCAL_PATH_PATTERN = re.compile(r"\S+\s*@\s*file://(?:localhost)?(?P<path>[^\s;#]+)")
 
 
 class Requirement(NamedTuple):
@@ -60,9 +60,9 @@ class _RequirementFiles:
             plain = line.strip()
             if not plain or plain.startswith("#"):
                 continue
-            if included := _INCLUDE.match(plain):
+            if included := _INCLUDE_PATTERN.match(plain):
                 yield from self._include(included["path"], file, deep, line)
-            elif limiting := _CONSTRAINT.match(plain):
+            elif limiting := _CONSTRAINT_PATTERN.match(plain):
                 for requirement in self._include(limiting["path"], file, deep, line):
                     yield requirement._replace(limits=True)
             else:
@@ -78,7 +78,7 @@ class _RequirementFiles:
             )
 
     def _include(self, path: str, file: Path, deep: int, line: str) -> Iterator[Requirement]:
-        if _URL.match(path):
+        if _URL_PATTERN.match(path):
             yield Requirement(line)
             return
         yield from self.read(tree.within(self._root, file.parent, path, file.name), deep + 1)
@@ -87,10 +87,10 @@ class _RequirementFiles:
 def _as_installed(line: str, say: Say) -> str:
     """Returns a line without `-e`, because an editable install would point to the temporary folder of the
     build."""
-    if not (editable := _EDITABLE.match(line.lstrip())):
+    if not (editable := _EDITABLE_PATTERN.match(line.lstrip())):
         return line
     rest = line.lstrip()[editable.end() :].strip()
-    if _URL.match(rest) or re.match(r"(git|hg|svn|bzr)\+", rest):
+    if _URL_PATTERN.match(rest) or re.match(r"(git|hg|svn|bzr)\+", rest):
         return rest if " @ " in rest or "#egg=" not in rest else _by_name(rest)
     say(f"{rest} is installed as it is now, and not as editable.")
     return rest
@@ -105,10 +105,10 @@ def _by_name(url: str) -> str:
 def local_paths(requirements: str, folder: Path) -> Iterator[Path]:
     """Yields the paths in the repository that requirements refer to."""
     for line in requirements.splitlines():
-        word = _COMMENT.sub("", line).strip().partition(";")[0].partition(" --hash")[0].strip()
-        named = _LOCAL_PATH.match(word)
+        word = _COMMENT_PATTERN.sub("", line).strip().partition(";")[0].partition(" --hash")[0].strip()
+        named = _LOCAL_PATH_PATTERN.match(word)
         path = named["path"] if named else word.removeprefix("file://").partition("[")[0].strip()
-        if not path or path.startswith("-") or _URL.match(path):
+        if not path or path.startswith("-") or _URL_PATTERN.match(path):
             continue
         looks = named or word.startswith(("file:", ".", "/", "~")) or ("/" in path and "@" not in path)
         if looks or (path.endswith((".whl", ".tar.gz", ".zip")) and (folder / path).exists()):

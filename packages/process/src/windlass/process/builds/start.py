@@ -28,7 +28,7 @@ _EXAMPLE_COMMANDS: Final = (
 )
 """Example start commands by the ending of a file's name."""
 
-_STREAMLIT: Final = re.compile(r"^(?:import|from) streamlit\b", re.MULTILINE)
+_STREAMLIT_PATTERN: Final = re.compile(r"^(?:import|from) streamlit\b", re.MULTILINE)
 """Matches the import of Streamlit, whose programs do nothing if Python runs them."""
 
 
@@ -172,7 +172,7 @@ def _example_for(folder: Path, entries: Sequence[str]) -> str:
 
 
 def _imports_streamlit(file: Path) -> bool:
-    return file.is_file() and bool(_STREAMLIT.search(read_small_text(file)))
+    return file.is_file() and bool(_STREAMLIT_PATTERN.search(read_small_text(file)))
 
 
 def _project_scripts(folder: Path) -> list[str]:

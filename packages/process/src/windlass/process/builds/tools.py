@@ -59,9 +59,9 @@ WINDLASS_VARIABLES: Final = frozenset(
 OF_NODE: Final = frozenset({"npm", "npx", "pnpm", "yarn", "bun"})
 """Programs that read npm's settings."""
 
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
+_ESCAPES_PATTERN = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.")
 _MISSING_FOLDER = "/nonexistent"
-_CREDENTIALS = re.compile(r"(?<=://)[^\s/@]+@")
+_CREDENTIALS_PATTERN = re.compile(r"(?<=://)[^\s/@]+@")
 
 
 def about_registries(names: Mapping[str, str]) -> dict[str, str]:
@@ -318,7 +318,7 @@ class OutputLines:
         # Carriage returns within a line overwrite progress messages. Only the last message is kept.
         self._read += 1
         text = raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace").replace("\t", "    ")
-        plain = self._plain(_CREDENTIALS.sub("***@", _ESCAPES.sub("", text)))
+        plain = self._plain(_CREDENTIALS_PATTERN.sub("***@", _ESCAPES_PATTERN.sub("", text)))
         line = "".join(filter(str.isprintable, plain))[:MAX_LINE_LENGTH].rstrip()
         if not line:
             return

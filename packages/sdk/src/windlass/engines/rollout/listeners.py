@@ -16,7 +16,7 @@ from msgspec import Struct
 from windlass.engines.workload import Instance, Workload
 
 _MAX_NAMED_LISTENERS: Final = 5
-_LINE: Final = re.compile(
+_LINE_PATTERN: Final = re.compile(
     r"^ *[0-9]+: ([0-9A-F]{8}|[0-9A-F]{32}):([0-9A-F]{4}) [0-9A-F]+:0000 0A [0-9A-F]+:([0-9A-F]+) "
     r"(?:\S+ +){4}([0-9]+)",
     re.MULTILINE,
@@ -50,14 +50,16 @@ class ListeningPort(Struct, frozen=True, order=True):
 
 def listening_sockets(table: str) -> Iterator[tuple[ListeningPort, int]]:
     """Yields the listening ports of a kernel table, each with the inode of its socket."""
-    for address, port, _, inode in _LINE.findall(table):
+    for address, port, _, inode in _LINE_PATTERN.findall(table):
         yield ListeningPort(int(port, 16), _parse_address(address)), int(inode)
 
 
 def queued_at(table: str, port: int) -> int | None:
     """Returns the number of connections to a port that wait to be accepted; None if no socket listens there.
     The kernel reports this number in the receive queue field of a listening socket."""
-    queues = [int(queue, 16) for _, number, queue, _ in _LINE.findall(table) if int(number, 16) == port]
+    queues = [
+        int(queue, 16) for _, number, queue, _ in _LINE_PATTERN.findall(table) if int(number, 16) == port
+    ]
     return sum(queues) if queues else None
 
 

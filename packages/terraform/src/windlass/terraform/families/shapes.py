@@ -43,7 +43,7 @@ VariableKey = Annotated[
     ),
 ]
 _EXTRA_FOR: Final = ("init", "plan", "apply", "destroy")
-_OURS: Final = re.compile(
+_OURS_PATTERN: Final = re.compile(
     r"--?(out|json|state|state-out|backup|backend|backend-config|chdir|lock|input|destroy|help|"
     r"auto-approve|migrate-state|reconfigure|force-copy|from-module|plugin-dir|detailed-exitcode|var|"
     r"generate-config-out|show-sensitive|json-into|cloud)(=|\Z)"
@@ -274,5 +274,5 @@ def check_arguments(arguments: dict[str, list[str]]) -> None:
         if command not in _EXTRA_FOR:
             raise clash(at, f"must be one of {', '.join(_EXTRA_FOR)}")
         for index, option in enumerate(options):
-            if _OURS.match(option):
+            if _OURS_PATTERN.match(option):
                 raise clash(f"{at}[{index}]", f"leave out {option}: Windlass itself sets this option")

@@ -16,7 +16,7 @@ MAX_DEPTH: Final = 32
 _MAX_ERROR_LENGTH: Final = 200
 """Maximum characters of an error message."""
 
-_TOKEN: Final = re.compile(
+_TOKEN_PATTERN: Final = re.compile(
     r"""
     (?P<blank>[ \t\r]+ | (?:\#|//)[^\n]*)
   | (?P<newline>\n)
@@ -29,7 +29,7 @@ _TOKEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
-_PIECE: Final = re.compile(
+_PIECE_PATTERN: Final = re.compile(
     r"""
     (?P<plain>[^"\\$%\n]+ | \$(?!\$?\{) | %(?!%?\{))
   | (?P<doubled>\$\$\{ | %%\{)
@@ -40,8 +40,8 @@ _PIECE: Final = re.compile(
     re.VERBOSE,
 )
 """A piece of a quoted string."""
-_TEMPLATE_BELOW: Final = re.compile(r"(?<!\$)\$\{|(?<!%)%\{")
-_DOUBLED: Final = re.compile(r"([$%])\1\{")
+_TEMPLATE_BELOW_PATTERN: Final = re.compile(r"(?<!\$)\$\{|(?<!%)%\{")
+_DOUBLED_PATTERN: Final = re.compile(r"([$%])\1\{")
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 
 
@@ -130,7 +130,7 @@ class _Scanner:
     def _next(self, deep: int) -> HclToken | None:
         """Returns the next token, or None at the end of the text."""
         while self._at < len(self._text):
-            match = _TOKEN.match(self._text, self._at)
+            match = _TOKEN_PATTERN.match(self._text, self._at)
             if match is None:
                 raise HclError("this is no HCL", self.line)
             self._at = match.end()
@@ -159,7 +159,7 @@ class _Scanner:
 
     def _read_quoted(self, deep: int) -> HclToken:
         line, kind, parts = self.line, TokenKind.TEXT, list[str]()
-        while match := _PIECE.match(self._text, self._at):
+        while match := _PIECE_PATTERN.match(self._text, self._at):
             self._at = match.end()
             match match.lastgroup:
                 case "quote":
@@ -187,8 +187,8 @@ class _Scanner:
     def _read_heredoc(self, marker: str, indented: bool) -> HclToken:
         line = self.line
         content = self._up_to(marker)
-        kind = TokenKind.TEMPLATE if _TEMPLATE_BELOW.search(content) else TokenKind.TEXT
-        content = _DOUBLED.sub(r"\1{", content)
+        kind = TokenKind.TEMPLATE if _TEMPLATE_BELOW_PATTERN.search(content) else TokenKind.TEXT
+        content = _DOUBLED_PATTERN.sub(r"\1{", content)
         return HclToken(kind, _unindent(content) if indented else content, line)
 
     def _up_to(self, marker: str) -> str:

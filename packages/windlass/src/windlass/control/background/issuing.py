@@ -60,7 +60,7 @@ _MAX_STEPS: Final = 6
 """The most steps of an order in a row; the next ones follow after a pause."""
 _MIN_RENEWAL_DELAY: Final = HOUR
 """The shortest time until a certificate is renewed, whatever it says about its life."""
-_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_TOKEN_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _log = log("certificates")
 
 
@@ -299,7 +299,7 @@ class CertificateOrder:
             if authorization.status != "pending":
                 raise AcmeRefusal(AcmeProblem(detail=_refusal_of(authorization)))
             method, challenge = await choose_challenge(self._ctx, row, authorization)
-            if not _TOKEN.fullmatch(challenge.token):
+            if not _TOKEN_PATTERN.fullmatch(challenge.token):
                 raise AcmeRefusal(AcmeProblem(detail="The authority sends no token for the proof."))
             answer = client.key.answer_for(challenge.token)
             prepared = method.prepare(replace(row, challenge=method.type), challenge.token, answer)

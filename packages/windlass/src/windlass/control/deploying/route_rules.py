@@ -27,8 +27,8 @@ from windlass.routers.rules import (
 
 _MEBIBYTE: Final = 1024 * 1024
 _SHA: Final = "{SHA}"
-_SHA_LOGIN: Final = re.compile(r"[^:]+:\{SHA\}")
-_OTHER_HASH: Final = re.compile(r"\$|\{[A-Z0-9]+\}")
+_SHA_LOGIN_PATTERN: Final = re.compile(r"[^:]+:\{SHA\}")
+_OTHER_HASH_PATTERN: Final = re.compile(r"\$|\{[A-Z0-9]+\}")
 """Matches the beginning of a hash in a form that is not supported. Nobody has such a password."""
 _INGRESS: Final = "network.ingress."
 _API: Final = "network.gateway_api."
@@ -170,7 +170,7 @@ def _logins(ctx: Context, workload: Workload, name: str) -> list[Login]:
             continue
         if password.startswith(_SHA):
             logins[user] = Login(user, "", password.removeprefix(_SHA))
-        elif not _OTHER_HASH.match(password):
+        elif not _OTHER_HASH_PATTERN.match(password):
             salt = ctx.encryption.mark(b"basic auth", f"{workload.service} {user}".encode())[:32]
             logins[user] = Login(user, salt, digest_of(salt, password.encode()))
     return [*logins.values()]
@@ -180,7 +180,7 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
     for line in text.split("\n"):
         parts = [part.strip() for part in line.split(",")]
         # A password in clear may contain commas.
-        for entry in parts if all(map(_SHA_LOGIN.match, parts)) else [line.strip()]:
+        for entry in parts if all(map(_SHA_LOGIN_PATTERN.match, parts)) else [line.strip()]:
             user, colon, password = entry.partition(":")
             if user and colon and password and len(entry.encode()) <= MAX_LOGIN_BYTES:
                 yield user, password

@@ -23,7 +23,7 @@ from windlass.control.people.provider_protocol import (
     page_url,
 )
 
-_TOKEN: Final = re.compile(r"[\x21-\x7e]{1,1024}")
+_TOKEN_PATTERN: Final = re.compile(r"[\x21-\x7e]{1,1024}")
 _MAX_ADDRESSES: Final = 20
 _OWN_HOSTS: Final = ".ghe.com"
 """Hosts of companies whose data GitHub keeps in one region."""
@@ -62,7 +62,7 @@ class GitHub:
         address = f"{provider.issuer}/login/oauth/access_token"
         answer = await exchange_code(self._ctx, provider, address, code, attempt, client, {})
         token = self._read(answer.body, _AccessGrant).access_token
-        if not _TOKEN.fullmatch(token):
+        if not _TOKEN_PATTERN.fullmatch(token):
             raise self._broken("its access token is none")
         account = await self._get("/user", token, _Account)
         if account.id <= 0:

@@ -25,7 +25,7 @@ from windlass.store import Reads, Row, Tx
 
 # RFC 3339, also with a blank instead of the T, as a date alone, or without a zone, which then is UTC. Python
 # would accept weeks (2026-W05) and dates without dashes too, and would parse a Unix time as a date long ago.
-_TIME = re.compile(
+_TIME_PATTERN = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,18})?)?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII | re.IGNORECASE
 )
 
@@ -107,7 +107,7 @@ def check_expiry(text: str | None, now: int) -> None:
 
 def expiry(text: str) -> int:
     try:
-        if not _TIME.fullmatch(text):
+        if not _TIME_PATTERN.fullmatch(text):
             raise ValueError
         moment = datetime.fromisoformat(text.upper())
         moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

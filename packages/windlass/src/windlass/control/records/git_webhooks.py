@@ -15,11 +15,11 @@ WEBHOOK_PATH: Final = "/git-webhook/"
 """The path of the addresses that git servers send to."""
 PUSH_WORK: Final = "git push"
 """The kind of work that passes pushes on to services."""
-_ID: Final = re.compile(r"[0-9a-f]{32}\Z")
+_ID_PATTERN: Final = re.compile(r"[0-9a-f]{32}\Z")
 
 
 def is_webhook_id(text: str) -> bool:
-    return _ID.match(text) is not None
+    return _ID_PATTERN.match(text) is not None
 
 
 def address_of(ctx: Context, webhook: GitWebhookRow) -> str:

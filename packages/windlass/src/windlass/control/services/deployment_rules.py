@@ -30,7 +30,7 @@ from windlass.families.project import project
 from windlass.store import Reads, Row, Tx
 
 _RULE: Final = "deployment rule"
-_WORD: Final = re.compile(r"[a-z]{1,20}\Z")
+_WORD_PATTERN: Final = re.compile(r"[a-z]{1,20}\Z")
 """A word such as `current`, which stands for the id of the rule: an environment has exactly one."""
 
 
@@ -61,7 +61,7 @@ async def read_rule(ctx: Context, call: Call) -> Reply:
 async def replace_rule(ctx: Context, tx: Tx, call: Call) -> Reply:
     row, rule = await target(tx, call), call.sent(DeploymentRule)
     check_hours(rule)
-    if call.ids[-1] != _rule_id_of(row) and not _WORD.match(call.ids[-1]):
+    if call.ids[-1] != _rule_id_of(row) and not _WORD_PATTERN.match(call.ids[-1]):
         raise Missing("No deployment rule with this id was found: read the rule of the environment first")
     if rule.auto_preview or rule.on_demand_preview:
         if row.read(PreviewMark).preview:

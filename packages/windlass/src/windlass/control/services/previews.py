@@ -36,7 +36,7 @@ from windlass.store import Reads, Row, Tx
 
 MAX_PREVIEWS: Final = 200
 """Maximum number of previews of one environment."""
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_NOT_IN_NAMES_PATTERN: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_LENGTH: Final = 200
 
 
@@ -51,7 +51,11 @@ class Previews(Behaviour[Preview]):
         present = await previews_of(tx, base.id)
         if len(present) >= MAX_PREVIEWS:
             raise Conflict(f"Delete a preview first: the environment has {MAX_PREVIEWS}, which is the most")
-        end = f"pr-{spec.pull_request}" if spec.pull_request else _NOT_IN_NAMES.sub("-", _title_of(spec))
+        end = (
+            f"pr-{spec.pull_request}"
+            if spec.pull_request
+            else _NOT_IN_NAMES_PATTERN.sub("-", _title_of(spec))
+        )
         asked = [row.read(StoredPreview) for row in present]
         names = {one.name.casefold() for one in asked}
         name = f"{name_of(base)[:_MAX_NAME_LENGTH]}-{end}"[: _MAX_NAME_LENGTH + 50]

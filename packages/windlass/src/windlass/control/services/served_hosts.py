@@ -17,7 +17,7 @@ _MAX_AGE: Final = MINUTE
 MIN_READ_INTERVAL: Final = SECOND
 """The least time between two readings of the names, however many questions there are."""
 _MAX_NAME_LENGTH: Final = 253
-_NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)+")
+_NAME_PATTERN: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)+")
 
 
 class ServedHosts:
@@ -40,7 +40,7 @@ class ServedHosts:
 
     async def has(self, host: str) -> bool:
         name = host.lower().removesuffix(".")
-        if len(name) > _MAX_NAME_LENGTH or not _NAME.fullmatch(name):
+        if len(name) > _MAX_NAME_LENGTH or not _NAME_PATTERN.fullmatch(name):
             return False
         if self._is_old():
             async with self._reading:

@@ -25,7 +25,7 @@ from windlass.core.declare.resource import Family
 from windlass.families.variable import Levelled, Secret, Variable, secret, variable
 from windlass.store import Row, Tx
 
-_REFERENCE: Final = re.compile(r"(\{\{(?:QOVERY|WINDLASS)_[A-Z0-9_]+_Z)([0-9A-F]{8})(_[^{}]*\}\})")
+_REFERENCE_PATTERN: Final = re.compile(r"(\{\{(?:QOVERY|WINDLASS)_[A-Z0-9_]+_Z)([0-9A-F]{8})(_[^{}]*\}\})")
 """A reference to a variable whose name contains the id of a service."""
 
 
@@ -135,7 +135,7 @@ class VariableCopies:
         document, hidden = msgspec.json.decode(row.body), own_hidden(self._ctx, row)
         spec = merge_patched(self._ctx.registry[row.family], document, hidden, {})
         assert isinstance(spec, Variable | Secret)
-        spec.value = _REFERENCE.sub(self._refer_to_copy, spec.value)
+        spec.value = _REFERENCE_PATTERN.sub(self._refer_to_copy, spec.value)
         return spec
 
     def _refer_to_copy(self, reference: re.Match[str]) -> str:

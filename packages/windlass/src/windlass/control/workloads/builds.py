@@ -41,7 +41,7 @@ _MAX_SEARCHED_DEPLOYMENTS = 200
 """Number of past deployments that are searched for an earlier build."""
 _ALL_VARIABLES = "*"
 """A name that stands for all declared variables except secrets, in a set of build argument names."""
-_PROGRESS: Final = re.compile("remote: |Receiving objects: |Resolving deltas: ")
+_PROGRESS_PATTERN: Final = re.compile("remote: |Receiving objects: |Resolving deltas: ")
 _ARTIFACT_FORMAT = 2
 """Version of the artifact format. Artifacts of an earlier version keep running, but are not reused for a
 deployment."""
@@ -96,7 +96,7 @@ async def _build_from_git(ctx: Context, build_input: BuildInput) -> BuiltArtifac
 
 def _say_remark(say: Progress, line: str) -> None:
     """Writes what was left out of a fetch to the build log, without the progress of git."""
-    if not _PROGRESS.match(line):
+    if not _PROGRESS_PATTERN.match(line):
         say(line)
 
 

@@ -16,9 +16,9 @@ MAX_READ_LINES: Final = 10_000
 """Number of lines that are all processed. After that, only the last lines of each chunk are processed."""
 MAX_KEPT_LINES: Final = 30
 
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?")
-_SHOWN_LINES = re.compile(r"remote: |Receiving objects: |Resolving deltas: ")
-_PATHS = re.compile(r"(?<![\w:/.%-])/[^\s'\":]+")
+_ESCAPES_PATTERN = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)?")
+_SHOWN_LINES_PATTERN = re.compile(r"remote: |Receiving objects: |Resolving deltas: ")
+_PATHS_PATTERN = re.compile(r"(?<![\w:/.%-])/[^\s'\":]+")
 
 
 class Redirected(GitError):
@@ -54,14 +54,14 @@ class GitOutput:
         # A progress line is overwritten repeatedly; only its last state matters.
         line = self.cleaned(raw.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace"))
         self._last.append(line)
-        if _SHOWN_LINES.match(line) and self._told < MAX_SHOWN_LINES:
+        if _SHOWN_LINES_PATTERN.match(line) and self._told < MAX_SHOWN_LINES:
             self._told += 1
             self._tell(line)
 
     def cleaned(self, text: str) -> str:
         for secret in self._hidden:
             text = text.replace(secret, "***")
-        return printable(_ESCAPES.sub("", text))
+        return printable(_ESCAPES_PATTERN.sub("", text))
 
 
 def printable(text: str) -> str:
@@ -78,7 +78,7 @@ def explain(complaint: str, url: str, *, has_token: bool) -> GitError:
             about_token = _ABOUT_TOKEN[has_token].format(url=url)
             return kind(words.format(url=url, token=about_token, **match.groupdict()))
     lines = [line for line in complaint.splitlines() if line.startswith(("fatal:", "error:"))]
-    reason = _PATHS.sub("…", lines[0].partition(": ")[2]) if lines else "it gave no reason"
+    reason = _PATHS_PATTERN.sub("…", lines[0].partition(": ")[2]) if lines else "it gave no reason"
     return GitError(f"git could not fetch {url}: {reason}")
 
 

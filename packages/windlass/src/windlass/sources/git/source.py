@@ -22,19 +22,21 @@ MAX_DEPTH: Final = 100
 
 _PORTS: Final = {"https": 443, "http": 80, "ssh": 22}
 _USER = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
-_URL = lazy_pattern(
+_URL_PATTERN = lazy_pattern(
     rf"(?P<scheme>https|http|ssh)://((?P<user>{_USER})?(?P<password>:[^@/]*)?@)?"
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]/:@\\?#%\s]+)(:(?P<port>[0-9]{1,5}))?(?P<path>/.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_SCP = lazy_pattern(rf"(?P<user>{_USER})@(?P<host>[^\[\]/:@\\?#%\s]+):(?P<path>[^:-].*)", re.DOTALL)
-_LOCAL = lazy_pattern(r"file://(localhost)?(?P<path>/.*)", re.IGNORECASE | re.DOTALL)
+_SCP_PATTERN = lazy_pattern(rf"(?P<user>{_USER})@(?P<host>[^\[\]/:@\\?#%\s]+):(?P<path>[^:-].*)", re.DOTALL)
+_LOCAL_PATTERN = lazy_pattern(r"file://(localhost)?(?P<path>/.*)", re.IGNORECASE | re.DOTALL)
 
-_PATH = lazy_pattern(r"([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
-_CONTROL = lazy_pattern(rb"[\x00-\x20\x7f]")
-_COMMIT = lazy_pattern(r"[0-9a-f]{7,64}")
+_PATH_PATTERN = lazy_pattern(r"([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})+")
+_CONTROL_PATTERN = lazy_pattern(rb"[\x00-\x20\x7f]")
+_COMMIT_PATTERN = lazy_pattern(r"[0-9a-f]{7,64}")
 # Branch names that git check-ref-format refuses.
-_NOT_IN_BRANCH = lazy_pattern(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|\.$|/$|^[-/.]|^@$")
+_NOT_IN_BRANCH_PATTERN = lazy_pattern(
+    r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|\.$|/$|^[-/.]|^@$"
+)
 
 
 class GitError(Exception):
@@ -87,13 +89,13 @@ class RemoteAddress(Struct, frozen=True):
 def place(url: str) -> RemoteAddress:
     if len(url) > MAX_URL_LENGTH:
         raise GitError(f"The address of the repository is longer than {MAX_URL_LENGTH} characters.")
-    if match := _URL.fullmatch(url):
+    if match := _URL_PATTERN.fullmatch(url):
         return _by_url(match)
-    if match := _SCP.fullmatch(url):
+    if match := _SCP_PATTERN.fullmatch(url):
         path = _check_path(match["path"])
         name = _host(match["host"])
         return RemoteAddress("ssh", name, _PORTS["ssh"], f"{match['user']}@{_host_text(name)}:{path}")
-    if match := _LOCAL.fullmatch(url):
+    if match := _LOCAL_PATTERN.fullmatch(url):
         return RemoteAddress("file", "", 0, f"file://{_check_path(match['path'])}")
     raise GitError(
         "The address of the repository must be like https://host/owner/name.git or git@host:owner/name.git."
@@ -105,7 +107,7 @@ def wanted_ref(source: GitSource) -> str:
     if source.branch is None:
         return "HEAD"
     branch = source.branch
-    if not branch or len(branch) > 255 or not _encodable(branch) or _NOT_IN_BRANCH.search(branch):
+    if not branch or len(branch) > 255 or not _encodable(branch) or _NOT_IN_BRANCH_PATTERN.search(branch):
         raise GitError("The branch has a name that git does not allow.")
     return f"refs/heads/{branch}"
 
@@ -114,7 +116,7 @@ def wanted_commit(source: GitSource) -> str | None:
     if not source.commit:
         return None
     commit = source.commit.lower()
-    if not _COMMIT.fullmatch(commit):
+    if not _COMMIT_PATTERN.fullmatch(commit):
         raise GitError("A commit is named by 7 to 64 hexadecimal digits.")
     return commit
 
@@ -158,8 +160,8 @@ def _host_text(name: str | Address) -> str:
 def _check_path(path: str) -> str:
     plain = unquote_to_bytes(path) if path.isascii() else b""
     if (
-        not _PATH.fullmatch(path)
-        or _CONTROL.search(plain)
+        not _PATH_PATTERN.fullmatch(path)
+        or _CONTROL_PATTERN.search(plain)
         or b".." in plain.split(b"/")
         or not plain.strip(b"/")
     ):

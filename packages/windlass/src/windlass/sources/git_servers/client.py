@@ -51,11 +51,11 @@ MAX_ENTRIES: Final = 5000
 MAX_CACHED_ANSWERS: Final = 200
 MAX_CACHED_BYTES: Final = 16 * 1024 * 1024
 """Limits of the answers that are kept with their ETags, in entries and bytes."""
-_NAME: Final = re.compile(r"[A-Za-z0-9_.~{}-]+(/[A-Za-z0-9_.~{}-]+){1,20}\Z")
+_NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9_.~{}-]+(/[A-Za-z0-9_.~{}-]+){1,20}\Z")
 _MAX_NAME_LENGTH: Final = 400
 WHOLE_LENGTHS: Final = frozenset({40, 64})
 """The lengths of the whole id of a commit."""
-_NEXT: Final = re.compile(r'<([^<>]*)>\s*;[^<>]*\brel="?next"?', re.IGNORECASE)
+_NEXT_PATTERN: Final = re.compile(r'<([^<>]*)>\s*;[^<>]*\brel="?next"?', re.IGNORECASE)
 
 
 class GitServerAccess(Struct, frozen=True):
@@ -219,7 +219,7 @@ class GitServerClient:
 
     def _next_page(self, answer: HttpResult) -> str:
         """Returns the address of the next page; empty if there is none at the same server."""
-        match = _NEXT.search(answer.headers.get("link", ""))
+        match = _NEXT_PATTERN.search(answer.headers.get("link", ""))
         url = match[1] if match else self._form.next_page(answer.body)
         return url if url.startswith(f"{self._origin}/") else ""
 
@@ -267,7 +267,7 @@ class GitServerClient:
 def checked(repository: str) -> str:
     """Returns the path of a repository at its git server. Raises GitServerFailure if it is none."""
     path = repository.strip("/").removesuffix(".git")
-    is_name = len(path) <= _MAX_NAME_LENGTH and _NAME.match(path)
+    is_name = len(path) <= _MAX_NAME_LENGTH and _NAME_PATTERN.match(path)
     if not is_name or any(part in {".", ".."} for part in path.split("/")):
         raise GitServerFailure(
             GitServerProblem.UNKNOWN, "Name the repository with its owner, such as acme/shop"

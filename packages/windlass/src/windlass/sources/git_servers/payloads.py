@@ -40,13 +40,13 @@ _TAGS: Final = {"Tag Push Hook"}
 _PULLS: Final = {"pull_request", "pull_request_sync", "pull_request_label", "Merge Request Hook"}
 _PULL_PREFIX: Final = "pullrequest:"
 _PINGS: Final = {"ping", "diagnostics:ping"}
-_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 :_.{}-]{0,99}\Z")
-_COMMIT: Final = re.compile(r"[0-9a-f]{7,64}\Z")
-_NOTHING: Final = re.compile(r"0{40,64}\Z")
+_WORD_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 :_.{}-]{0,99}\Z")
+_COMMIT_PATTERN: Final = re.compile(r"[0-9a-f]{7,64}\Z")
+_NOTHING_PATTERN: Final = re.compile(r"0{40,64}\Z")
 _HEADS: Final = "refs/heads/"
 _MAX_BRANCH_LENGTH: Final = 255
-_REF: Final = re.compile(rb'"ref"\s*:\s*"(refs/(?:heads|tags)/[^"\\]{1,255})"')
-_AFTER: Final = re.compile(rb'"after"\s*:\s*"([0-9a-f]{40,64})"')
+_REF_PATTERN: Final = re.compile(rb'"ref"\s*:\s*"(refs/(?:heads|tags)/[^"\\]{1,255})"')
+_AFTER_PATTERN: Final = re.compile(rb'"after"\s*:\s*"([0-9a-f]{40,64})"')
 
 
 class EventKind(Enum):
@@ -117,7 +117,7 @@ def read_head(headers: Mapping[bytes, bytes]) -> DeliveryHead:
     for name, provider in _EVENTS:
         if name in headers:
             event = headers[name].decode("latin-1")
-            event = event if _WORD.match(event) else "?"
+            event = event if _WORD_PATTERN.match(event) else "?"
             return DeliveryHead(provider, event, _kind(event), _delivery_id(headers))
     return DeliveryHead("", "?", EventKind.OTHER, _delivery_id(headers))
 
@@ -136,7 +136,7 @@ def _kind(event: str) -> EventKind:
 
 def _delivery_id(headers: Mapping[bytes, bytes]) -> str:
     sent = next((headers[name] for name in _IDS if headers.get(name)), b"").decode("latin-1")
-    return sent if _WORD.match(sent) else ""
+    return sent if _WORD_PATTERN.match(sent) else ""
 
 
 def read_pushes(body: bytes, *, is_form: bool, is_whole: bool) -> Sequence[PushedBranch]:
@@ -153,7 +153,7 @@ def read_pushes(body: bytes, *, is_form: bool, is_whole: bool) -> Sequence[Pushe
             return _pushes_in(read_json(body, _Payload))
         except (BadJson, ValueError):
             return [PushedBranch("", "")]
-    ref, after = _REF.search(body), _AFTER.search(body)
+    ref, after = _REF_PATTERN.search(body), _AFTER_PATTERN.search(body)
     if ref is None or is_form:
         return [PushedBranch("", "")]
     name = ref[1].decode("utf-8", "replace")
@@ -191,9 +191,9 @@ def _of_change(change: _BitbucketChange) -> Sequence[PushedBranch]:
 
 
 def _of_ref(ref: str, commit: str) -> Sequence[PushedBranch]:
-    if not ref.startswith(_HEADS) or _NOTHING.match(commit):
+    if not ref.startswith(_HEADS) or _NOTHING_PATTERN.match(commit):
         return []
     branch = ref.removeprefix(_HEADS)
     if len(branch) > _MAX_BRANCH_LENGTH or not branch.isprintable():
         return [PushedBranch("", "")]
-    return [PushedBranch(branch, commit if _COMMIT.match(commit) else "")]
+    return [PushedBranch(branch, commit if _COMMIT_PATTERN.match(commit) else "")]

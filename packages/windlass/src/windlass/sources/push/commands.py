@@ -23,7 +23,9 @@ _MAX_BAND_BYTES: Final = 65_515
 """The number of bytes that one packet of a band carries."""
 _MAX_COMMANDS_BYTES: Final = 512 * 1024
 _MAX_REFS: Final = 1000
-_UPDATE: Final = lazy_pattern(r"([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[\x21-\x7e\x80-\U0010ffff]{1,500})")
+_UPDATE_PATTERN: Final = lazy_pattern(
+    r"([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[\x21-\x7e\x80-\U0010ffff]{1,500})"
+)
 _OFFERED: Final = (
     "report-status",
     "delete-refs",
@@ -115,7 +117,7 @@ def head_of(lines: Collection[bytes]) -> PushHead:
         text, zero, words = line.partition(b"\0")
         if zero:
             capabilities = frozenset(words.decode(errors="replace").split())
-        match = _UPDATE.fullmatch(text.decode(errors="replace").removesuffix("\n"))
+        match = _UPDATE_PATTERN.fullmatch(text.decode(errors="replace").removesuffix("\n"))
         if match is None:
             raise PushRefused("this is not a push of git, or of a repository with SHA-1 commits")
         updates.append(RefUpdate(*match.groups()))

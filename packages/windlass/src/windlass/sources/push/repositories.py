@@ -421,10 +421,10 @@ def _explain(complaint: str, reason: str) -> str:
         if pattern in complaint or pattern in reason:
             return words
     lines = [line.strip() for line in complaint.splitlines() if line.startswith(("fatal:", "error:"))]
-    return printable(_PATHS.sub("…", (lines or [reason])[0]))
+    return printable(_PATHS_PATTERN.sub("…", (lines or [reason])[0]))
 
 
-_PATHS: Final = re.compile(r"(?<![\w:/.%-])/[^\s'\":]+")
+_PATHS_PATTERN: Final = re.compile(r"(?<![\w:/.%-])/[^\s'\":]+")
 _ERROR_MEANINGS: Final = (
     (
         "shallow update not allowed",
