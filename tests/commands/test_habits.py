@@ -116,6 +116,21 @@ async def test_a_rollback_and_a_repetition_are_called_so(two):
     ]
 
 
+async def test_a_rollback_shows_beforehand_what_it_changes(two):
+    await two("env", "set", "worker", "COLOUR=red")
+    await two("secrets", "set", "worker", "TOKEN", stdin="hidden value")
+    said = await two("rollback", "worker", "v1", "--show", "--text")
+    first, titles, *lines = said.out.splitlines()
+    assert first.startswith("v1 of worker is the same build")
+    assert titles.split() == ["LEVEL", "KEY", "NOW", "THEN", "ROLLBACK"]
+    assert [line.split() for line in lines] == [
+        ["APPLICATION", "COLOUR", "red", "-", "goes", "back"],
+        ["APPLICATION", "TOKEN", "secret,", "is", "deleted", "goes", "back"],
+    ]
+    assert "hidden value" not in said.out
+    assert len(await deployments(two)) == 1, "it only shows"
+
+
 async def test_a_rollback_without_an_earlier_build_says_so(two):
     said = await two("rollback", "worker")
     assert said.code == 1

@@ -84,7 +84,8 @@ async def test_a_tag_is_resolved_at_each_deploy_and_kept_by_restart_redeploy_and
     assert world.engine.logins[-1] == LOGIN, "an earlier image is pulled again where it is gone"
 
 
-async def test_a_rollback_sends_no_login_to_the_registry_of_the_earlier_image(world):
+@pytest.mark.parametrize(("body", "login"), [({}, LOGIN), ({"settings": "present"}, None)])
+async def test_a_rollback_uses_the_login_of_the_registry_to_which_the_container_refers(world, body, login):
     world.engine.digests |= {
         "registry.example.com/acme/shop:1.0": FIRST,
         "other.example.com/acme/shop:1.0": SECOND,
@@ -94,10 +95,10 @@ async def test_a_rollback_sends_no_login_to_the_registry_of_the_earlier_image(wo
     other = await registry(world, url="https://other.example.com")
     assert (await world.patch(f"/container/{service}", {"registry_id": other})).status == 200
     await deployed(world, service)
-    await deployed(world, service, "rollback", {})
+    await deployed(world, service, "rollback", body)
     assert (world.engine.prepared[-1], world.engine.logins[-1]) == (
         f"registry.example.com/acme/shop@{FIRST}",
-        None,
+        login,
     )
 
 

@@ -139,17 +139,18 @@ async def test_a_tag_changed_during_a_deployment_is_kept_for_the_next_one(world:
     assert await freshness(world, one) == "OUT_OF_DATE"
 
 
-async def test_a_rollback_runs_the_earlier_tag_and_keeps_the_settings(world: World):
+@pytest.mark.parametrize(("body", "tag"), [({}, "1.0"), ({"settings": "present"}, "1.1")])
+async def test_a_rollback_runs_the_earlier_tag_and_may_keep_the_settings(world: World, body: Any, tag: str):
     one = await container(world)
     await deploy(world, one)
     await deploy(world, one, image_tag="1.1")
-    answer = await world.post(f"/container/{one}/rollback")
+    answer = await world.post(f"/container/{one}/rollback", body)
     await world.settle()
     ended = await world.get(f"/container/{one}/deployment/{answer['id']}")
     assert (ended["status"], ended["image_tag"]) == ("SUCCEEDED", "1.0")
     assert world.engine.running[one].artifact.ref == "ghcr.io/acme/shop:1.0"
-    assert (await world.get(f"/container/{one}"))["tag"] == "1.1"
-    assert await freshness(world, one) == "OUT_OF_DATE"
+    assert (await world.get(f"/container/{one}"))["tag"] == tag
+    assert await freshness(world, one) == ("UP_TO_DATE" if tag == "1.0" else "OUT_OF_DATE")
 
 
 async def test_a_redeploy_uses_the_running_tag_and_not_a_changed_one(world: World):

@@ -167,6 +167,7 @@ async def test_inputs_can_be_read_inside_a_transaction(town: Town):
     await town.world.database(town.env)
 
     async def read(tx: Tx) -> Inputs:
-        return await inputs_of(ctx, tx, row, whereabouts)
+        found, _ = await inputs_of(ctx, tx, row, whereabouts)
+        return found
 
     assert await ctx.store.write(read) == await inputs(town.world, town.app)

@@ -25,7 +25,8 @@ async def row_of(world: World, service: str) -> Row:
 
 async def inputs(world: World, service: str) -> Inputs:
     ctx = world.installation.ctx
-    return await inputs_of(ctx, ctx.store.reads, await row_of(world, service), whereabouts)
+    found, _ = await inputs_of(ctx, ctx.store.reads, await row_of(world, service), whereabouts)
+    return found
 
 
 class Town:

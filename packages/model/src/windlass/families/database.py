@@ -19,6 +19,7 @@ from windlass.core.declare.fields import (
     example,
     fixed,
     shaped,
+    stays,
 )
 from windlass.core.declare.groups import (
     AnnotationsGroupOfService,
@@ -51,6 +52,7 @@ class Database(Spec):
             description="Version such as 16; the environment lists the versions that it can run",
             examples=["16"],
         ),
+        stays(),
     ]
     mode: Annotated[
         Literal["CONTAINER", "MANAGED"],
@@ -63,9 +65,9 @@ class Database(Spec):
     ] = "PRIVATE"
     cpu: Millicores = 250
     memory: Annotated[Maybe[Mebibytes], example(512)] = absent
-    storage: Gibibytes = 10
-    instance_type: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
-    disk_type: Annotated[Maybe[Literal["gp2", "gp3"]], WITHOUT_EFFECT] = absent
+    storage: Annotated[Gibibytes, stays()] = 10
+    instance_type: Annotated[Maybe[Line], WITHOUT_EFFECT, stays()] = absent
+    disk_type: Annotated[Maybe[Literal["gp2", "gp3"]], WITHOUT_EFFECT, stays()] = absent
     annotations_groups: AnnotationsGroups = []
     labels_groups: LabelsGroups = []
     icon_uri: Icon = "app://windlass/database"

@@ -21,6 +21,7 @@ from windlass.store.tables.audit import EventFilter
 from windlass.store.tables.certificates import CertificateRow, OrderRow
 from windlass.store.tables.challenge_records import ChallengeRecordRow
 from windlass.store.tables.deliveries import DeliveryRow
+from windlass.store.tables.deployment_inputs import ResourceVersionRow
 from windlass.store.tables.deployment_stages import (
     OpenInStage,
     PlacedService,
@@ -94,6 +95,7 @@ __all__ = (
     "Queue",
     "Reads",
     "Receiver",
+    "ResourceVersionRow",
     "Row",
     "RunRow",
     "StageRow",

@@ -20,6 +20,7 @@ from windlass.store.tables.challenge_records import ChallengeRecordChanges, Chal
 from windlass.store.tables.counters import CounterTable
 from windlass.store.tables.deletions import DeletionChanges, DeletionTable
 from windlass.store.tables.deliveries import DeliveryChanges, DeliveryTable
+from windlass.store.tables.deployment_inputs import DeploymentInputsChanges, DeploymentInputsTable
 from windlass.store.tables.deployment_stages import DeploymentStageChanges, DeploymentStageTable
 from windlass.store.tables.deployments import DeploymentChanges, DeploymentTable
 from windlass.store.tables.events import EventChanges, EventTable
@@ -59,11 +60,11 @@ class Reads:
 
     __slots__ = (
         "audit", "branch_heads", "browser_sessions", "budgets", "certificates", "challenge_records",
-        "counters", "deletions", "deliveries", "deployment_stages", "deployments", "events", "facts",
-        "git_pushes", "git_webhooks", "idempotency", "identities", "job_outputs", "key_holders", "links",
-        "lists", "names", "owners", "passkeys", "people", "receivers", "resources", "runs", "sealed",
-        "second_factors", "session", "statuses", "terraform", "timetables", "tokens", "tree", "volumes",
-        "work",
+        "counters", "deletions", "deliveries", "deployment_inputs", "deployment_stages", "deployments",
+        "events", "facts", "git_pushes", "git_webhooks", "idempotency", "identities", "job_outputs",
+        "key_holders", "links", "lists", "names", "owners", "passkeys", "people", "receivers", "resources",
+        "runs", "sealed", "second_factors", "session", "statuses", "terraform", "timetables", "tokens",
+        "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -77,6 +78,7 @@ class Reads:
         self.counters = CounterTable(session)
         self.deletions = DeletionTable(session)
         self.deliveries = DeliveryTable(session)
+        self.deployment_inputs = DeploymentInputsTable(session)
         self.deployment_stages = DeploymentStageTable(session)
         self.deployments = DeploymentTable(session)
         self.events = EventTable(session)
@@ -124,6 +126,7 @@ class Tx(Reads):
     challenge_records: ChallengeRecordChanges
     deletions: DeletionChanges
     deliveries: DeliveryChanges
+    deployment_inputs: DeploymentInputsChanges
     deployment_stages: DeploymentStageChanges
     deployments: DeploymentChanges
     events: EventChanges
@@ -165,6 +168,7 @@ class Tx(Reads):
         self.counters = CounterTable(changing)
         self.deletions = DeletionChanges(changing)
         self.deliveries = DeliveryChanges(changing)
+        self.deployment_inputs = DeploymentInputsChanges(changing)
         self.deployment_stages = DeploymentStageChanges(changing)
         self.deployments = DeploymentChanges(changing)
         self.events = EventChanges(changing)
@@ -266,7 +270,7 @@ class Tx(Reads):
             self.resources, self.lists, self.links, self.deployments, self.work, self.deletions,
             self.identities, self.volumes, self.names, self.tokens, self.branch_heads, self.terraform,
             self.timetables, self.runs, self.job_outputs, self.git_pushes, self.certificates,
-            self.deployment_stages,
+            self.deployment_stages, self.deployment_inputs,
         ):  # fmt: skip
             await table.forget(id)
         cluster = await self.statuses.remove(id)

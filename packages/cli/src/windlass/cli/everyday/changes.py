@@ -17,8 +17,10 @@ from windlass.cli.everyday.call import (
     service_argument,
     service_option,
 )
+from windlass.cli.everyday.differences import show_difference
 from windlass.cli.everyday.names import complete_services
 from windlass.cli.outcomes import follow_to_its_end, start
+from windlass.core.declare.rollbacks import PRESENT
 from windlass.families import registry
 from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.sections import Option
@@ -54,12 +56,20 @@ def deploy(name: str | None, commit: str | None, detach: bool, **options: Any) -
     "rollback",
     click.Argument(["words"], nargs=-1, metavar="[NAME] [VERSION]", shell_complete=complete_services),
     service_option(),
+    Option(["show", "--show"], is_flag=True, help="Show what would change, and change nothing."),
+    Option(
+        ["keep_settings", "--keep-settings"],
+        is_flag=True,
+        help="Keep the present settings, variables and secrets.",
+    ),
     detach_option(),
 )
-def rollback(words: Sequence[str], name: str | None, detach: bool, **options: Any) -> None:
-    """Go back to an earlier version, such as v1, or to the one before. Nothing is built.
+def rollback(
+    words: Sequence[str], name: str | None, show: bool, keep_settings: bool, detach: bool, **options: Any
+) -> None:
+    """Go back to an earlier version, such as v1, or to the release before, with its settings and variables.
 
-    `windlass releases` lists the versions.
+    Nothing is built. `windlass releases` lists the versions.
     """
     call = EverydayCall(options)
     versions = [match for word in words if (match := _VERSION_PATTERN.fullmatch(word))]
@@ -70,7 +80,11 @@ def rollback(words: Sequence[str], name: str | None, detach: bool, **options: An
         )
     body = {"deployment_id": f"v{versions[0]['number']}"} if versions else {}
     service = call.service(name or next(iter(names), None))
-    change(call, service, "rollback", body, detach=detach)
+    if show:
+        show_difference(call, call.api.get(f"{service.path}/rollbackDifference", **body))
+        return
+    settings = {"settings": PRESENT} if keep_settings else {}
+    change(call, service, "rollback", body | settings, detach=detach)
 
 
 @everyday(

@@ -196,6 +196,15 @@ def merge_patched(
     return _convert(apply_patch(present, changes, family.spec), present, family.spec)
 
 
+def restore_spec(
+    family: Family, stored_document: Document, hidden: Mapping[str, str], former: Mapping[str, Any]
+) -> Spec:
+    """Returns the stored spec with whole fields replaced by former ones. UNSET removes a field."""
+    present = with_hidden(narrow_document(stored_document, family.spec), hidden)
+    whole = {name: value for name, value in {**present, **former}.items() if value is not msgspec.UNSET}
+    return _convert(whole, present, family.spec)
+
+
 def _convert(document: Document, present: Document, spec: type[Spec]) -> Spec:
     """Converts a document to a spec. Texts that equal the stored texts are not validated again.
 

@@ -294,6 +294,11 @@ def kept() -> Meta:
     return Meta(extra={"kept": True})
 
 
+def stays() -> Meta:
+    """Marks a field whose value a rollback does not change, such as storage."""
+    return Meta(extra={"stays": True})
+
+
 def follows(field: str, *, when_named: bool = False) -> Meta:
     """Marks a field that is derived from another field unless the client sends it. A change of the other
     field updates it.

@@ -24,6 +24,7 @@ from windlass.core.declare.fields import (
     example,
     short_form,
     shown_in_examples,
+    stays,
 )
 from windlass.core.declare.groups import (
     AnnotationsGroupOfService,
@@ -89,6 +90,7 @@ class Program(Spec):
     storage: Annotated[
         list[StorageRequest],
         Meta(description='Folders that outlive instances, such as [{"size": 10, "mount_point": "/data"}]'),
+        stays(),
     ] = []
     arguments: Annotated[
         Arguments, Meta(description="Arguments of the entrypoint; without one, the command itself")

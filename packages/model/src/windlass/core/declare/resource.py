@@ -33,6 +33,7 @@ from windlass.core.declare.structs import (
     partial_struct,
     reference_lists_of,
     references_of,
+    staying_fields_of,
 )
 from windlass.core.words.audit import AUDIT_WORDS, AuditWords
 from windlass.core.words.naming import enum_value, plural, snake, to_words
@@ -227,6 +228,13 @@ class Family:
         """Maps each field with a list of references, such as `labels_groups`, to the family of these
         resources. Responses have the whole resources in their place."""
         return dict(reference_lists_of(self.spec))
+
+    @cached_property
+    def staying(self) -> frozenset[str]:
+        """Paths of fields whose values a rollback does not change, such as `storage`: those that are marked,
+        the name, and what cannot be changed or is not shown."""
+        names = {self.names} if self.names else set()
+        return frozenset({*staying_fields_of(self.spec), *names, *self.fixed, *self.encrypted})
 
     @cached_property
     def owners(self) -> frozenset[str]:

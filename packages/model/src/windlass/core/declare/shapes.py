@@ -27,6 +27,7 @@ from windlass.core.declare.fields import (
     follows,
     refers,
     shaped,
+    stays,
 )
 from windlass.core.declare.resource import Base, Shown, Spec, clash
 from windlass.core.words import variables
@@ -253,7 +254,7 @@ class GitRepositoryRequest(Spec):
         Maybe[Branch], Meta(description="Without it, the default branch of the repository"), example("main")
     ] = absent
     root_path: Annotated[RelativePath, Meta(description="Folder of the application in the repository")] = "/"
-    git_token_id: Maybe[Annotated[Id, refers("gitToken", opens="url")]] = absent
+    git_token_id: Annotated[Maybe[Annotated[Id, refers("gitToken", opens="url")]], stays()] = absent
     provider: Maybe[
         Annotated[GitProvider, follows("url"), Meta(description="Read from the address, if left out")]
     ] = absent

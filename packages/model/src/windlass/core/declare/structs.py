@@ -151,6 +151,16 @@ def hidden_fields_of(spec: type[Struct], prefix: str = "") -> Iterator[tuple[str
             yield from hidden_fields_of(inner, f"{path}.")
 
 
+def staying_fields_of(spec: type[Struct], prefix: str = "") -> Iterator[str]:
+    """Yields the path of each field whose value a rollback does not change."""
+    for info in fields_of(spec):
+        path = prefix + info.encode_name
+        if "stays" in extra_of(info.type):
+            yield path
+        elif inner := struct_of(info.type):
+            yield from staying_fields_of(inner, f"{path}.")
+
+
 def struct_of(annotation: Any, *, in_lists: bool = False) -> type[Struct] | None:
     """Returns the struct type of a field; None if it has none. `in_lists`: whether structs in lists count."""
     if isinstance(annotation, type) and issubclass(annotation, Struct):

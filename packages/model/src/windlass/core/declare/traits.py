@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from windlass.base import ids
 from windlass.core.access import Scope
 from windlass.core.declare.actions import SubAction, Trait, get, post
 from windlass.core.declare.fields import (
@@ -23,6 +22,13 @@ from windlass.core.declare.fields import (
 from windlass.core.declare.health_trials import HEALTH_TRIAL, HealthTrial, HealthTrialResult
 from windlass.core.declare.queries import PastDeploymentsQuery, Removal, ServiceTail
 from windlass.core.declare.resource import Shown, Spec
+from windlass.core.declare.rollbacks import (
+    ROLLBACK,
+    SHOW_DIFFERENCE,
+    Rollback,
+    RollbackDifference,
+    RollbackQuery,
+)
 from windlass.core.declare.service_metrics import METRICS, ServiceMetrics, ServiceMetricsQuery
 from windlass.core.declare.spec import Chosen
 from windlass.core.deploy.states import DeploymentPhase
@@ -219,29 +225,6 @@ class HistoryEntry(DeployedVersion):
     ]
 
 
-_ID_OR_VERSION: Final = rf"^({ids.PATTERN[1:-2]}|v[1-9][0-9]{{0,8}})\Z"
-"""Matches the id of a deployment, or its version as lists and messages show it, such as v3."""
-
-
-class Rollback(Spec):
-    deployment_id: Annotated[
-        Maybe[
-            Annotated[
-                str,
-                Meta(
-                    pattern=shaped(
-                        _ID_OR_VERSION,
-                        "must be a version such as v3, or an id such as 6f1c1f0a-5c53-4b8e-9d43-6f4a5a0f7a11",
-                    ),
-                    description="An earlier deployment: its id, or its version such as v3; without it, the "
-                    "one before what runs now",
-                ),
-            ]
-        ],
-        example("db01511f-abe4-5113-a2dc-90c7f2efb14a"),
-    ] = absent
-
-
 class CancelRequest(Spec):
     force_cancel: Annotated[bool, WITHOUT_EFFECT] = False
 
@@ -345,7 +328,15 @@ def deployable(
                 query=uninstall_query,
                 also=(204,),
             ),
-            _start("rollback", Deployment, "Go back to an earlier deployment", _ROLLBACK, body=Rollback),
+            _start("rollback", Deployment, "Go back to an earlier deployment", ROLLBACK, body=Rollback),
+            get(
+                "rollbackDifference",
+                RollbackDifference,
+                "Show what a rollback would change",
+                SHOW_DIFFERENCE,
+                query=RollbackQuery,
+                also=(409,),
+            ),
             _start(
                 "cancelDeployment",
                 Deployment,
@@ -380,7 +371,6 @@ _DEPLOY: Final = (
 )
 _RESTART: Final = "Replaces the instances by new ones, with the settings of their deployment."
 _UNINSTALL: Final = "Remove instances and data, keep the settings"
-_ROLLBACK: Final = "Runs the build of that deployment again, with the present settings; nothing is built."
 _HISTORY: Final = "Newest first; deployments that wait or are under way are not included."
 _COMMITS: Final = (
     "Asks the repository: 409 with the reason if it cannot be read, or not within 20 "

@@ -18,6 +18,7 @@ from windlass.core.declare.fields import (
     always_refused,
     example,
     shown_in_examples,
+    stays,
 )
 from windlass.core.declare.resource import Family, Spec, clash
 from windlass.core.declare.shapes import can_be_cloned, normalise_repository
@@ -64,7 +65,7 @@ from windlass.terraform.families.state_shapes import (
 class Terraform(Spec):
     name: Annotated[Name, example("bucket")]
     description: Description = ""
-    auto_deploy_config: AutoDeployConfig = field(default_factory=AutoDeployConfig)
+    auto_deploy_config: Annotated[AutoDeployConfig, stays()] = field(default_factory=AutoDeployConfig)
     terraform_files_source: Annotated[FilesSource, shown_in_examples()]
     terraform_variables_source: Annotated[VariablesSource, shown_in_examples()] = field(
         default_factory=VariablesSource
@@ -73,6 +74,7 @@ class Terraform(Spec):
         StateBackend,
         shown_in_examples(),
         alternatives({"Kept by Windlass": ["kubernetes"], "As the module says": ["user_provided"]}),
+        stays(),
     ]
     engine: Annotated[Engine, Meta(description="The program that runs the module"), example("TERRAFORM")]
     provider_version: Annotated[ProgramVersion, shown_in_examples()] = field(default_factory=ProgramVersion)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from windlass.control.context.log_store import DeploymentLog
 from windlass.control.deploying.ledger import Ledger, LostClaim
+from windlass.control.records.deployment_inputs import InputRows, KeptInputs, read_kept
 from windlass.control.records.deployments import name_of, particulars
 from windlass.control.records.sealed_workload import decrypt_workload
 from windlass.control.variables.inputs import inputs_of
@@ -20,11 +21,12 @@ from windlass.engines.workload import Workload
 
 async def build_input_of(ledger: Ledger, details: Particulars, say: DeploymentLog) -> BuildInput:
     """Reads the current settings and variables of a service for a deployment."""
-    ctx, service = ledger.ctx, ledger.service
-    if others := ctx.kinds[service.family].settings(details):
-        service = replace(service, body=rewritten(service.body, others))
-    inputs = await inputs_of(ctx, ctx.store.reads, service, ledger.place.engine.neighbour_address)
-    return BuildInput(service=service, deployment=ledger.deployment, inputs=inputs, say=say)
+    ctx, stored = ledger.ctx, ledger.service
+    others = ctx.kinds[stored.family].settings(details)
+    service = replace(stored, body=rewritten(stored.body, others)) if others else stored
+    inputs, levels = await inputs_of(ctx, ctx.store.reads, service, ledger.place.engine.neighbour_address)
+    rows = InputRows(stored, levels)
+    return BuildInput(service=service, deployment=ledger.deployment, inputs=inputs, rows=rows, say=say)
 
 
 async def freeze(ledger: Ledger) -> Workload:
@@ -52,7 +54,8 @@ async def _freeze_running(ledger: Ledger) -> Workload:
     earlier = particulars(serving if serving else ledger.deployment)
     deployment = ledger.deployment
     workload = replace(_without_release(running), generation=deployment.number, deployment=deployment.id)
-    return await freeze_to_start(ledger, workload, _artifact_of(earlier), ledger.status.digest)
+    kept = await read_kept(ledger.ctx.store.reads, running.deployment)
+    return await freeze_to_start(ledger, workload, _artifact_of(earlier), ledger.status.digest, kept)
 
 
 async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
@@ -63,12 +66,19 @@ async def _freeze_earlier(ledger: Ledger, details: Particulars) -> Workload:
     build_input = await build_input_of(ledger, details, ledger.say)
     await kind.fetch(ctx, build_input, built.made.artifact)
     workload = _without_release(await kind.compute(ctx, build_input, built.made.artifact))
-    return await freeze_to_start(ledger, workload, built, build_input.inputs.digest)
+    return await freeze_to_start(ledger, workload, built, build_input.inputs.digest, build_input.rows)
 
 
-async def freeze_to_start(ledger: Ledger, workload: Workload, built: BuiltArtifact, digest: str) -> Workload:
-    """Freezes the workload, and logs that the service starts unless a release command runs first."""
-    frozen = await ledger.freeze(workload, built, digest)
+async def freeze_to_start(
+    ledger: Ledger,
+    workload: Workload,
+    built: BuiltArtifact,
+    digest: str,
+    kept: InputRows | KeptInputs | None,
+) -> Workload:
+    """Freezes the workload, and logs that the service starts unless a release command runs first. `kept`: the
+    inputs that are kept with the deployment."""
+    frozen = await ledger.freeze(workload, built, digest, kept)
     if not frozen.artifact.release:
         log_start(ledger)
     return frozen

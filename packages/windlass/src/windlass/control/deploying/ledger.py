@@ -24,6 +24,8 @@ from windlass.control.context.context import Context
 from windlass.control.context.log_store import DeploymentLog
 from windlass.control.context.place import Place
 from windlass.control.deploying.dependents import fail_dependents, wake_dependents
+from windlass.control.deploying.input_keeping import keep_inputs
+from windlass.control.records.deployment_inputs import InputRows, KeptInputs
 from windlass.control.records.deployments import (
     finish,
     has_switched,
@@ -208,13 +210,21 @@ class Ledger:
 
     @in_transaction
     async def freeze(
-        self, tx: Tx, current: DeploymentRow, workload: Workload, built: BuiltArtifact, digest: str
+        self,
+        tx: Tx,
+        current: DeploymentRow,
+        workload: Workload,
+        built: BuiltArtifact,
+        digest: str,
+        kept: InputRows | KeptInputs | None = None,
     ) -> Workload:
-        """Stores the encrypted workload of the deployment. Returns the workload with its reserved host
-        names."""
+        """Stores the encrypted workload of the deployment, and keeps its inputs. Returns the workload with
+        its reserved host names."""
         details = particulars(current)
         details.made, details.commit, details.branch = built.made, built.commit, built.branch
         details.image_tag, details.digest = built.image_tag, digest
+        if not details.command:  # a rollback never goes back to a command
+            await keep_inputs(self.ctx, tx, current, kept)
         named = await self._name(tx, workload)
         await move(tx, current, Progress.DEPLOYING, details, encrypt_workload(self.ctx, named))
         if current.status == Progress.BUILDING:

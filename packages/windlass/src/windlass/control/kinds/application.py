@@ -117,6 +117,12 @@ class ApplicationKind(ProgramKind[Application]):
         ports = msgspec.to_builtins(shown_ports(workload, shown.ports))
         return {} if ports == msgspec.to_builtins(shown.ports) else {"ports": ports}
 
+    def release_settings(self, settings: Document) -> Document:
+        """Leaves out an automatic port, because each deployment chooses it."""
+        if not settings.get("automatic_port"):
+            return settings
+        return {name: value for name, value in settings.items() if name != "ports"}
+
     def deployed(self, service: Row, details: Particulars) -> Mapping[str, object]:
         """Returns the document fields that show the running commit."""
         if (commit := details.commit) is None or not service.read(Application).git_repository:

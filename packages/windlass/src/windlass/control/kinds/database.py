@@ -32,6 +32,7 @@ VOLUME_NAME = "data"
 class DatabaseKind(ServiceKind[Database]):
     family = database
     precedence = Precedence.DATA
+    has_versions = False
     is_counted = True
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Database]) -> None:

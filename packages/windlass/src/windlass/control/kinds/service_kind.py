@@ -147,6 +147,9 @@ class ServiceKind(Generic[S]):
     out of date."""
     has_short_results: ClassVar[bool] = False
     """Indicates whether existing clients read only SUCCESS or FAILED in a history, instead of a state."""
+    has_versions: ClassVar[bool] = True
+    """Indicates whether a rollback goes back to an earlier build. Without, it goes back to settings alone, as
+    with databases, whose data only fits their present version."""
     run_api: ClassVar[RunApi | None] = None
     """The API for requests of its runs to this server; None if its runs send none."""
     more_time: ClassVar[str] = "ask the operator to raise the setting run_seconds"
@@ -267,6 +270,11 @@ class ServiceKind(Generic[S]):
     def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
         """Returns the settings that a version overrides."""
         return {}
+
+    def release_settings(self, settings: Document) -> Document:
+        """Returns the settings of a release to which a rollback goes back, without those that Windlass chose
+        for its build."""
+        return settings
 
     async def prepare(self, ctx: Context, build_input: BuildInput) -> tuple[BuiltArtifact, Workload]:
         """Builds the artifact of a deployment, and computes the workload that runs it."""

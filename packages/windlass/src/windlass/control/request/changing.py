@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import msgspec
 
@@ -39,6 +40,7 @@ from windlass.core.declare.document import (
     hidden_of,
     merge_patched,
     replace_spec,
+    restore_spec,
     sent_in,
     view_of,
     with_hidden,
@@ -77,8 +79,27 @@ async def apply_changes(ctx: Context, tx: Tx, call: Call, row: Row, changes: Map
     return await _apply_changes(ctx, tx, call, row, changes, merge_patched)
 
 
+async def restore_fields(
+    ctx: Context,
+    tx: Tx,
+    call: Call,
+    row: Row,
+    former: Mapping[str, object],
+    extras: Mapping[str, object],
+) -> Reply:
+    """Replaces whole fields of a resource by former ones, in one change. UNSET removes a field. `extras`:
+    former values of fields that the server adds."""
+    return await _apply_changes(ctx, tx, call, row, former, restore_spec, extras)
+
+
 async def _apply_changes(
-    ctx: Context, tx: Tx, call: Call, row: Row, changes: Mapping[str, object], merge: MergeChanges
+    ctx: Context,
+    tx: Tx,
+    call: Call,
+    row: Row,
+    changes: Mapping[str, object],
+    merge: MergeChanges,
+    extras: Mapping[str, object] = MappingProxyType({}),
 ) -> Reply:
     family = ctx.registry[row.family]
     before: Document = msgspec.json.decode(row.body)
@@ -100,7 +121,8 @@ async def _apply_changes(
     )
     change.extras |= await shown_references(tx, family, spec)
     await behaviour.updating(ctx, tx, change)
-    view = view_of(family, spec, {**_server_side(family, before), **change.extras})
+    added = {**_server_side(family, before), **change.extras, **extras}
+    view = view_of(family, spec, {name: value for name, value in added.items() if value is not msgspec.UNSET})
     # Secrets that the server stored for the previous address are removed if the address changes.
     kept = {} if moved else {name: value for name, value in hidden.items() if name not in own}
     new_hidden = {**kept, **change.sealed, **hidden_of(family, spec)}

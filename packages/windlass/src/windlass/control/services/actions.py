@@ -21,7 +21,7 @@ from windlass.control.workloads.uploads import with_upload
 from windlass.core.declare.spec import Spec
 from windlass.core.deploy.progress import ChosenVersion, PushedRef
 from windlass.core.deploy.states import ACTIONS_WITH_BUILD, Do, Progress, State
-from windlass.store import DeploymentRow, Row, StatusRow, Tx
+from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
 Accepted: TypeAlias = tuple[DeploymentRow, StatusRow]
 """A queued deployment, and the status of its service."""
@@ -125,10 +125,10 @@ async def _same_version(ctx: Context, tx: Tx, service: Row) -> ChosenVersion:
     )
 
 
-async def last_good(ctx: Context, tx: Tx, service: Row) -> DeploymentRow | None:
+async def last_good(ctx: Context, reads: Reads, service: Row) -> DeploymentRow | None:
     """Returns the deployment that serves, or else the last successful deployment, preferably of a version."""
-    kind, status = ctx.kinds[service.family], await status_of(tx, service)
-    past = await tx.deployments.latest(service.id, 100)
+    kind, status = ctx.kinds[service.family], await status_of(reads, service)
+    past = await reads.deployments.latest(service.id, 100)
     good = [
         deployment
         for deployment in past

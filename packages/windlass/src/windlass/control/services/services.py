@@ -41,12 +41,12 @@ from windlass.control.workloads.repositories import source_of
 from windlass.core.access import Scope
 from windlass.core.declare.document import Document
 from windlass.core.declare.executions import RunRequest
-from windlass.core.declare.registry import runs_once, sub_actions_of
+from windlass.core.declare.registry import sub_actions_of
 from windlass.core.declare.spec import Spec
-from windlass.core.declare.traits import DEPLOYABLE_TRAIT, Rollback
+from windlass.core.declare.traits import DEPLOYABLE_TRAIT
 from windlass.core.deploy.hosts import label
 from windlass.core.deploy.progress import ChosenVersion
-from windlass.core.deploy.states import Do, Progress, State
+from windlass.core.deploy.states import Do, State
 from windlass.core.settings.values import SETTINGS_FIELD, changed_in
 from windlass.engines.engine import unmet
 from windlass.sources.git import GitCommit, GitError
@@ -136,27 +136,7 @@ async def uninstall(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 async def _act(ctx: Context, tx: Tx, call: Call, service: Row) -> Reply:
     accepted = await SERVICE_ACTIONS[action_name(call)](ctx, tx, call, service, call.body)
-    return await _answer(ctx, tx, call, service, *accepted)
-
-
-@writes("*.rollback")
-async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
-    service = await target(tx, call)
-    earlier = await _earlier(ctx, tx, service, call.sent(Rollback).deployment_id or None)
-    details = particulars(earlier)
-    kind = ctx.kinds[service.family]
-    if details.made is None or details.command or not kind.is_version(details):
-        raise Conflict("deployment_id: choose one that deployed a version: that deployment did not")
-    version = ChosenVersion(
-        git_commit_id=details.git_commit_id,
-        image_tag=details.image_tag,
-        commit=details.commit,
-        made=details.made,
-        of=earlier.id,
-        purpose="ROLLBACK",
-    )
-    accepted = await accept(tx, service, kind.deploys_by, call, version)
-    return await _answer(ctx, tx, call, service, *accepted)
+    return await deployment_reply(ctx, tx, call, service, *accepted)
 
 
 @writes("*.run")
@@ -178,52 +158,7 @@ async def run_once(ctx: Context, tx: Tx, call: Call) -> Reply:
         of=last.id,
         command=tuple(call.sent(RunRequest).command),
     )
-    return await _answer(ctx, tx, call, service, *await accept(tx, service, Do.RUN, call, version))
-
-
-async def _earlier(ctx: Context, tx: Tx, service: Row, version: str | None) -> DeploymentRow:
-    if version:
-        row = await _find_wanted(tx, service, version)
-        if row is None:
-            raise Missing(
-                f"deployment_id: choose a deployment of {name_of(service)}: {version} is none of them"
-            )
-        if row.status != Progress.SUCCEEDED:
-            raise Conflict(f"deployment_id: choose one that SUCCEEDED: v{row.number} is {row.status}")
-        return row
-    kind, status = ctx.kinds[service.family], await status_of(tx, service)
-    past = await tx.deployments.latest(service.id, 1000)
-    serving = next((deployment for deployment in past if deployment.id == status.serving), None)
-    if runs_once(kind.family):  # a job has no serving deployment, so its version is the last successful one
-        serving = await last_good(ctx, tx, service)
-    build = particulars(serving).made if serving else None
-    for row in past:
-        details = particulars(row)
-        if details.command or not kind.is_version(details) or (serving and row.number >= serving.number):
-            continue
-        other = build is None or (details.made is not None and details.made.artifact != build.artifact)
-        if row.status == Progress.SUCCEEDED and details.made and other:
-            return row
-    raise Conflict(_why_nothing_earlier(name_of(service), past))
-
-
-def _why_nothing_earlier(name: str, deployments: Sequence[DeploymentRow]) -> str:
-    if any(row.status == Progress.SUCCEEDED for row in deployments):
-        return (
-            f"Deploy a change of {name} first, or name a version, such as v1: it has no earlier version of "
-            "another build"
-        )
-    return f"Deploy {name} first: no deployment of it has succeeded, so there is no version to go back to"
-
-
-async def _find_wanted(tx: Tx, service: Row, version: str) -> DeploymentRow | None:
-    """Returns a deployment of the service by its id, or by its version such as `v3`."""
-    if version.startswith("v"):
-        number = int(version[1:])
-        rows = await tx.deployments.latest(service.id, 1, number)
-        return next((row for row in rows if row.number == number), None)
-    row = await tx.deployments.get(version)
-    return row if row and row.service == service.id else None
+    return await deployment_reply(ctx, tx, call, service, *await accept(tx, service, Do.RUN, call, version))
 
 
 @writes("*.cancelDeployment")
@@ -235,10 +170,10 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     status = await cancel(tx, service, waiting, call)
     last = await tx.deployments.get(waiting[-1].id)
     assert last is not None
-    return await _answer(ctx, tx, call, service, last, status)
+    return await deployment_reply(ctx, tx, call, service, last, status)
 
 
-async def _answer(
+async def deployment_reply(
     ctx: Context, reads: Reads, call: Call, service: Row, deployment: DeploymentRow, status: StatusRow
 ) -> Reply:
     fresh = await freshness(ctx, reads, service, status)

@@ -14,6 +14,7 @@ from windlass.base.errors import Missing
 from windlass.control.context.context import Context
 from windlass.control.context.variable_digests import LevelDigest, digest_of
 from windlass.control.kinds.service_kind import FindAddress
+from windlass.control.records.deployment_inputs import LevelRows
 from windlass.control.records.previews import PreviewMark
 from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.variables.injected import injected_variables
@@ -29,7 +30,8 @@ from windlass.store import Reads, Row
 # Fields for people, and fields that affect only later deployments.
 _FOR_PEOPLE: Final = {"description", "icon_uri", "annotations_groups", "labels_groups"}
 _OF_LATER_DEPLOYMENTS: Final = {"auto_deploy", "watch_paths", "auto_preview"}
-_SAYS_NOTHING_OF_RUNNING: Final = frozenset(_FOR_PEOPLE | _OF_LATER_DEPLOYMENTS)
+SAYS_NOTHING_OF_RUNNING: Final = frozenset(_FOR_PEOPLE | _OF_LATER_DEPLOYMENTS)
+"""Fields of services that do not affect how they run."""
 _KINDS: Final = (variable, secret)
 _BY_LEVEL: Final = "2-"
 """Prefix of digests that contain a separate digest for each level."""
@@ -49,11 +51,14 @@ class StoredVariable(Struct):
     aliased_secret: OriginalVariable | None = None
 
 
-async def inputs_of(ctx: Context, reads: Reads, service: Row, find_address: FindAddress) -> Inputs:
-    """Reads and resolves the variables of a service. Raises `UnresolvableVariable` with a remedy."""
+async def inputs_of(
+    ctx: Context, reads: Reads, service: Row, find_address: FindAddress
+) -> tuple[Inputs, Sequence[LevelRows]]:
+    """Reads and resolves the variables of a service. Returns them with the variables and secrets of each
+    level, from which they were resolved. Raises `UnresolvableVariable` with a remedy."""
     if not _takes_variables(ctx, service):
         digest = Digest(_digest_of(ctx, service, (), ())).text
-        return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest)
+        return Inputs(variables={}, files={}, secrets=frozenset(), arguments={}, digest=digest), ()
     levels = await reads.tree.above(service.id)
     if not levels:
         raise Missing("Create the service again if you still need it: it was deleted meanwhile")
@@ -71,7 +76,7 @@ async def inputs_of(ctx: Context, reads: Reads, service: Row, find_address: Find
     ]
     counted = ((row.id, row.family, row.tag, row.name) for row in own.counted if row.id in used)
     sha = _digest_of(ctx, service, digests, counted)
-    return Inputs(
+    inputs = Inputs(
         variables=result.variables,
         files=result.files,
         secrets=result.secrets,
@@ -81,6 +86,7 @@ async def inputs_of(ctx: Context, reads: Reads, service: Row, find_address: Find
         warnings=(*own.warnings, *result.warnings),
         digest=Digest(sha, used, frozenset(map(_hash_name, result.missing))).text,
     )
+    return inputs, [LevelRows(level, stored) for level, stored in zip(levels, rows, strict=True)]
 
 
 def _without_secrets_above(levels: Sequence[Row], rows: Sequence[Sequence[Row]]) -> Sequence[Sequence[Row]]:
@@ -246,7 +252,7 @@ Shape: TypeAlias = "Mapping[str, Shape] | None"
 @cache
 def _shape(family: Family) -> Mapping[str, Shape]:
     fields = _fields(family.spec)
-    return {name: shape for name, shape in fields.items() if name not in _SAYS_NOTHING_OF_RUNNING}
+    return {name: shape for name, shape in fields.items() if name not in SAYS_NOTHING_OF_RUNNING}
 
 
 def _fields(spec: type[Struct]) -> dict[str, Shape]:

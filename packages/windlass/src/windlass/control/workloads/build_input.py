@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from msgspec import Struct, field
 
 from windlass.control.context.log_store import DeploymentLog
+from windlass.control.records.deployment_inputs import InputRows
 from windlass.core.deploy.progress import CommitRecord
 from windlass.core.words.variables import Inputs
 from windlass.store import DeploymentRow, Row
@@ -27,6 +28,8 @@ class BuildInput(Struct, frozen=True, kw_only=True):
     """The service, with the settings of this deployment."""
     deployment: DeploymentRow
     inputs: Inputs
+    rows: InputRows
+    """The resources from which the inputs were read."""
     say: DeploymentLog
     fetched: FetchedCommit = field(default_factory=FetchedCommit)
     """The fetched commit, which is filled in before the build begins."""

@@ -60,6 +60,7 @@ class SealedColumn(Struct, frozen=True):
 
 
 RESOURCE: Final = SealedColumn("resource", "sealed", ("id",), ("org", "id", ":hidden", "tag"))
+VERSION: Final = SealedColumn("resource_version", "sealed", ("id", "tag"), RESOURCE.bound_to)
 DEPLOYMENT: Final = SealedColumn("deployment", "sealed", ("id",), ("org", "id", ":wanted", ":1"))
 ANSWER: Final = SealedColumn("idempotency", "answer", ("caller", "key"), ("caller", "key"))
 ONCE: Final = SealedColumn("idempotency", "once", ("caller", "key"), ("caller", "key", ":once"))
@@ -82,6 +83,7 @@ CERTIFICATE_KEY: Final = SealedColumn("certificate", "sealed", ("id",), ("id", "
 ORDER_KEY: Final = SealedColumn("acme_order", "sealed", ("id",), ("id", ":order"))
 COLUMNS: Final = (
     RESOURCE,
+    VERSION,
     DEPLOYMENT,
     ANSWER,
     ONCE,

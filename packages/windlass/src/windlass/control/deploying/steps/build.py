@@ -45,7 +45,7 @@ async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
             say(warning)
         built, workload = await _prepare(ledger, build_input)
         await ctx.point("built")
-        await freeze_to_start(ledger, workload, built, build_input.inputs.digest)
+        await freeze_to_start(ledger, workload, built, build_input.inputs.digest, build_input.rows)
     except (BuildError, GitError, EngineError, UnresolvableVariable, TimeoutError) as error:
         message = reason_of(error, *_time_limit(ledger))
         say(f"Failed: {message}")

@@ -1,0 +1,62 @@
+"""Shows what a rollback would change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from windlass.cli.everyday.call import EverydayCall
+from windlass.terminal.tables import plain, print_json, table
+
+_MAX_SHOWN: Final = 40
+"""Maximum number of characters of a value in a line."""
+_NONE: Final = "-"
+_WORDS: Final = {"CHANGE": "changed", "ADD": "comes back", "REMOVE": "is deleted"}
+
+
+def show_difference(call: EverydayCall, difference: Mapping[str, Any]) -> None:
+    if call.as_json:
+        print_json(difference)
+        return
+    if difference["deployment_id"] is None:
+        click.echo(f"{plain(difference['service_name'])} has no earlier release.")
+        return
+    name, version = plain(difference["service_name"]), f"v{difference['number']}"
+    build = difference.get("image_tag") or (difference.get("git_commit_id") or "")[:8]
+    other = "the same build" if difference["same_build"] else "another build"
+    click.echo(f"{version} of {name} is {other}{f' ({plain(build)})' if build else ''}.")
+    if not difference["settings_known"]:
+        click.echo(f"The settings of {version} were not kept: a rollback keeps the present ones.")
+    show_changes(difference["changes"])
+    if difference["missing"]:
+        keys = ", ".join(plain(key) for key in difference["missing"])
+        click.echo(f"Create these secrets again first, because they were deleted since: {keys}")
+
+
+def show_changes(changes: Iterable[Mapping[str, Any]]) -> None:
+    listed = [*changes]
+    if not listed:
+        click.echo("Settings, variables and secrets are the same.")
+        return
+    rows = [[row["scope"], row["key"], *_values(row), row["reason"] or "goes back"] for row in listed]
+    titles = ["LEVEL", "KEY", "NOW", "THEN", "ROLLBACK"]
+    table(titles, _widths([titles, *rows]), rows)
+
+
+def _widths(rows: Iterable[Sequence[str]]) -> list[int]:
+    return [min(_MAX_SHOWN, max(len(cell) for cell in column)) for column in zip(*rows, strict=True)]
+
+
+def _values(row: Mapping[str, Any]) -> tuple[str, str]:
+    if row["subject"] == "SECRET":
+        word = f"secret, {_WORDS[row['change']]}"
+        return ("", word) if row["change"] == "ADD" else (word, "")
+    return _shortened(row["present"]), _shortened(row["former"])
+
+
+def _shortened(value: str | None) -> str:
+    if value is None:
+        return _NONE
+    return value if len(value) <= _MAX_SHOWN else f"{value[: _MAX_SHOWN - 1]}…"
