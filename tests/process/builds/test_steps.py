@@ -128,6 +128,16 @@ async def test_a_launcher_that_was_killed_is_replaced(cells):
     assert await output_of(cells, "echo 2") == "2"
 
 
+async def test_a_launcher_that_hangs_is_replaced(cells):
+    assert await output_of(cells, "echo 1") == "1"
+    launcher = cells.launcher._launcher
+    launcher._channel.settimeout(0.2)
+    hung = launcher._process.pid
+    os.kill(hung, signal.SIGSTOP)
+    assert await output_of(cells, "echo 2") == "2"
+    assert not Path(f"/proc/{hung}").exists()
+
+
 async def test_a_server_with_many_open_files_shares_none_of_its_launcher(cells):
     """A process that held the channel would keep the server waiting for a launcher that was killed."""
     mark = f"6{uuid.uuid4().int % 10**12}"

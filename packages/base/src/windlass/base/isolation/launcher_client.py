@@ -155,16 +155,24 @@ class Launcher:
         pid."""
         for _ in range(2):
             channel = self.open()
-            with suppress(BrokenPipeError, ConnectionError):
+            with suppress(BrokenPipeError, ConnectionError, TimeoutError):
                 socket.send_fds(channel, [request_kind], descriptors)
                 if answer := channel.recv(64):
                     return int(answer)
-            self.close()  # the launcher was killed
-        raise OSError("the launcher of programs was killed twice: free memory on this machine, and try again")
+            self._kill()  # the launcher was killed, or hangs
+        raise OSError(
+            "the launcher of programs was killed twice, or hangs: free memory on this machine, and try again"
+        )
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+        self.close()
 
     def open(self) -> socket.socket:
         if self._channel is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.settimeout(PHASE_TIMEOUT)
             with theirs:
                 self._process = subprocess.Popen(
                     program("launcher", theirs.fileno(), str(self._oom_score), *self._after),
