@@ -39,6 +39,15 @@ async def test_init_sets_secrets_to_random_texts_and_other_variables_as_in_the_e
     assert {entry["key"] for entry in kept} == {"SECRET_KEY", "JWT_SECRET"}
 
 
+async def test_init_names_all_variables_at_once_without_which_the_code_fails(windlass, folder):
+    (folder / "config.py").write_text("import os\nA, B = os.environ['SMTP_HOST'], os.environ['GREETING']\n")
+    (folder / ".env.example").write_text("GREETING=hello\nSMTP_HOST=\n")
+    said = await windlass("init", "--name", "web", "-e", "shop/production")
+    assert said.code == 0, said
+    assert said.err.count("SMTP_HOST") == 2, said.err
+    assert "The code fails unless SMTP_HOST is set: `windlass env set SMTP_HOST=…` before" in said.err
+
+
 async def test_a_link_out_of_the_folder_gives_no_variables(windlass, folder, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside") / "file"
     outside.write_text("GREETING=hello\n")

@@ -11,6 +11,7 @@ from msgspec import Struct
 from windlass.detect.database_names import part_of
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.own_secrets import is_own_secret
+from windlass.detect.required_variables import required_variables
 
 _MAX_FILES: Final = 120
 _MAX_FILE_BYTES: Final = 64 << 10
@@ -95,12 +96,15 @@ class FoundReads(Struct, frozen=True):
     """A file with the address of a database on the same machine; empty if there is none."""
     own_secrets: Mapping[str, str]
     """Variables with secrets of the application itself, each with the file that reads it."""
+    required: Mapping[str, str]
+    """Other variables without which the code fails, each with the file that reads it."""
 
 
 def read_variables(files: KnownFiles) -> FoundReads:
     """Returns the variables that the files read. A file that names SQLite does not count for databases: its
     program runs without one."""
     own_secrets: dict[str, str] = {}
+    required: dict[str, str] = {}
     found: dict[str, ReadVariable] = {}
     texts: list[str] = []
     local = ""
@@ -116,6 +120,9 @@ def read_variables(files: KnownFiles) -> FoundReads:
         read = [name for name in _names(path, text) if not _TEST_VARIABLE_PATTERN.search(name)]
         for name in filter(is_own_secret, read):
             own_secrets.setdefault(name, path)
+        for name in required_variables(path, text):
+            if not (is_own_secret(name) or _part(name) or _TEST_VARIABLE_PATTERN.search(name)):
+                required.setdefault(name, path)
         names = [name for name in read if _part(name)]
         if not names or _IN_MEMORY_PATTERN.search(text):
             continue
@@ -124,7 +131,8 @@ def read_variables(files: KnownFiles) -> FoundReads:
             if len(found) < _MAX_NAMES:
                 found.setdefault(name, ReadVariable(name, _part(name), path))
     kept = dict(list(own_secrets.items())[:_MAX_NAMES])
-    return FoundReads(tuple(found.values()), "\n".join(texts), local, kept)
+    needed = dict(list(required.items())[:_MAX_NAMES])
+    return FoundReads(tuple(found.values()), "\n".join(texts), local, kept, needed)
 
 
 def _part(name: str) -> str:

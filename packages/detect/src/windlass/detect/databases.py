@@ -35,6 +35,7 @@ _CLIENTS: Final = {
     "REDIS": r"[\"'/](?:redis|ioredis)[\"'/]|^redis\b|^django-redis\b|go-redis/|redigo\b|starter-data-redis",
 }  # fmt: skip
 """For each kind, a pattern for its clients in files that declare packages."""
+_MAX_NAMED_FILES: Final = 2
 _MAX_INNER: Final = 6
 """Maximum number of files of folders that are read."""
 _ORDER: Final = ("POSTGRESQL", "MYSQL", "MONGODB", "REDIS")
@@ -45,7 +46,8 @@ _PROVIDER_PATTERN: Final = re.compile(r"\bprovider\s*+=\s*+\"(postgresql|mysql|m
 
 
 def choose_databases(files: KnownFiles, recipe: Recipe) -> None:
-    """Chooses the databases whose access the code takes from variables, and those with its secrets."""
+    """Chooses the databases whose access the code takes from variables, the variables with its secrets, and
+    those without which it fails."""
     reads = read_variables(files)
     found = spring_databases(files) if recipe.language == "Java" else list(_by_code(files, reads))
     if found:
@@ -59,6 +61,12 @@ def choose_databases(files: KnownFiles, recipe: Recipe) -> None:
     if own_secrets:
         file = next(iter(own_secrets.values()))
         recipe.choose(f"{file} takes a secret of the application from it.", own_secrets=list(own_secrets))
+    named = {variable.name for need in recipe.databases for variable in need.variables}
+    if required := {name: file for name, file in reads.required.items() if name not in named}:
+        readers = list(dict.fromkeys(required.values()))[:_MAX_NAMED_FILES]
+        verb = "read" if len(readers) > 1 else "reads"
+        reason = f"{' and '.join(readers)} {verb} them without a default."
+        recipe.choose(reason, required_variables=list(required))
 
 
 def _by_code(files: KnownFiles, reads: FoundReads) -> Iterator[tuple[NeededDatabase, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -190,6 +190,8 @@ def _with_remarks(recipe: Recipe, settings: BuildSettings) -> Recipe:
     """Adds the databases to create, and that there will be no public address, if no file shows that the web
     process serves HTTP."""
     recipe.remarks += [database_remark(need) for need in recipe.databases]
+    if recipe.required_variables:
+        recipe.remarks.append(required_remark(recipe.required_variables))
     serves = settings.has_command or recipe.static_folder or recipe.port or asks_for_port(recipe.start)
     is_web = not recipe.processes or recipe.processes[0].name == WEB_PROCESS
     if serves or not (recipe.start and is_web) or names_worker(recipe.start):
@@ -201,6 +203,19 @@ def _with_remarks(recipe: Recipe, settings: BuildSettings) -> Recipe:
     )
     recipe.remarks.append(f"{_NO_ADDRESS}{way}")
     return recipe
+
+
+def required_remark(names: Sequence[str]) -> str:
+    """Returns which variables to set before the first deployment, and how."""
+    settings = " ".join(f"{name}=…" for name in names)
+    return (
+        f"The code fails unless {_listed(names)} {'is' if len(names) == 1 else 'are'} set: "
+        f"`windlass env set {settings}` before the first deployment, or `windlass secrets set` for secrets."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
 
 
 def database_remark(need: NeededDatabase) -> str:

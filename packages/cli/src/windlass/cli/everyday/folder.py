@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.file_names import file_names, read_beginning
-from windlass.builders.plan import database_remark, plan_of
+from windlass.builders.plan import database_remark, plan_of, required_remark
 from windlass.cli.client import Api, ApiRefused
 from windlass.cli.confirmed_links import note_link
 from windlass.cli.connection import call_options, connect
@@ -248,7 +248,9 @@ def init(
                 recipe.databases, lambda question: is_sure or agree(question)
             )
         done = VariableMaker(api, application, say).provide(recipe, folder / below, agree)
-    if hint := hint_at_variables(folder / below, done):
+    if left := [name for name in recipe.required_variables if name not in done]:
+        say(plain(required_remark(left)))
+    if hint := hint_at_variables(folder / below, {*done, *recipe.required_variables}):
         say(hint)
     if wants_json(as_json):
         print_json({**msgspec.to_builtins(link), "id": application["id"]})
@@ -469,7 +471,9 @@ def _show_recipe(recipe: Recipe) -> None:
 
 
 def _is_done(problem: str, recipe: Recipe) -> bool:
-    """Returns whether this command does what the plan proposes."""
+    """Returns whether this command does what the plan proposes, or says it at its end."""
+    if recipe.required_variables and problem == required_remark(recipe.required_variables):
+        return True
     return problem in map(database_remark, recipe.databases) or any(
         f"`windlass secrets set {shlex.quote(name)}=" in problem for name in recipe.own_secrets
     )
