@@ -84,3 +84,32 @@ async def test_an_engine_that_invents_containers_takes_a_bounded_amount_of_memor
     assert [*made._histories] == ["c7", "c8", "c9"]
     assert made.is_due("c9")
     assert not made.is_due("c0")
+
+
+async def test_a_container_that_windlass_kills_is_started_again(made, pauses, started):
+    made.note_start("c", 0)
+    made.expect_kill("c")
+    made.note_stop("c")
+    made.note_end("c", 1)
+    assert made.is_due("c")
+    await made._histories["c"].timer
+    made.note_start("c", 2)
+    made.note_stop("c")
+    made.note_end("c", 3)
+    assert not made.is_due("c")
+    assert started == ["c"]
+
+
+async def test_a_container_that_replaces_another_one_has_its_history(made, pauses, started):
+    for number in range(3):
+        await run(made, number, number + 0.5)
+    made.hand_over("c", "shop-1-0")
+    made.take_over("shop-1-0", "d")
+    assert made.count("d") == 2
+    made.note_start("d", 10)
+    assert made.count("d") == 3
+    made.note_end("d", 10.5)
+    timer = made._histories["d"].timer
+    assert timer is not None
+    await timer
+    assert pauses == [FIRST_PAUSE * 2**number for number in range(4)]

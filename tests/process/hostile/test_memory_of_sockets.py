@@ -15,8 +15,9 @@ from tests.engines.stations import Station, wanted
 from windlass.base import kernel_buffers, live_thread
 from windlass.base.cgroups import of_machine
 from windlass.base.kernel_buffers import KernelBuffers
+from windlass.base.process_memory import is_memory_short
 from windlass.process import resource_monitor
-from windlass.process.memory_shares import MemoryUse, heaviest, is_short
+from windlass.process.memory_shares import MemoryUse, heaviest
 from windlass.process.records import InstanceKey
 
 GIB = 1 << 30
@@ -64,7 +65,7 @@ async def start_both(station: Station) -> None:
 
 
 @pytest.mark.slow
-async def test_an_instance_that_fills_sockets_beyond_its_memory_is_ended_once_memory_is_short(
+async def test_an_instance_that_fills_sockets_beyond_its_memory_is_ended_once_memory_is_memory_short(
     station, available
 ):
     await start_both(station)
@@ -123,8 +124,8 @@ def test_the_instance_that_exceeds_its_memory_limit_most_is_ended(uses, ended):
     [(64 * GIB, 2 * GIB), (8 * GIB, GIB), (GIB, 256 * MIB), (512 * MIB, 128 * MIB)],
 )
 def test_the_reserve_is_an_eighth_of_the_machine_within_limits(whole, reserve):
-    assert is_short(reserve - 1, whole)
-    assert not is_short(reserve, whole)
+    assert is_memory_short(reserve - 1, whole)
+    assert not is_memory_short(reserve, whole)
 
 
 @pytest.mark.parametrize("may_ask", [True, False])

@@ -16,9 +16,9 @@ import pytest
 from tests.engines.processes import ProcessRig
 from tests.engines.stations import Station, until, wanted
 from windlass.base.isolation import user_limits
+from windlass.base.kernel_shares import KernelUse, Scarce, heaviest
 from windlass.base.open_files import inherited_files, mapped_files, open_files
 from windlass.process import process_table, resource_monitor
-from windlass.process.kernel_shares import KernelUse, Scarce, heaviest
 from windlass.process.records import InstanceKey
 
 STARTS_THREADS = """

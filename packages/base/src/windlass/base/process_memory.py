@@ -19,6 +19,12 @@ from windlass.base.unnamed_files import unnamed_files
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _BLOCK_BYTES: Final = 512
 _IN_MEMORY: Final = b"tmpfs"
+_RESERVE_DIVISOR: Final = 8
+"""The reserve is 1/8 of the memory, but at least `_MIN_RESERVE` and at most `_MAX_RESERVE`."""
+_MIN_RESERVE: Final = 256 << 20
+_MAX_RESERVE: Final = 2 << 30
+_MAX_RESERVE_DIVISOR: Final = 4
+"""The reserve is at most 1/4 of the memory, so that small machines can be used."""
 FindSizes = Callable[[], Mapping[int, int]]
 """A function that lists processes: their pids, each with its resident bytes."""
 MAX_OPEN_FILES: Final = 500_000
@@ -85,6 +91,13 @@ def available_memory() -> tuple[int, int]:
     machine = _read_meminfo()
     whole = machine.get("MemTotal", 0)
     return machine.get("MemAvailable", whole), whole
+
+
+def is_memory_short(available: int, whole: int) -> bool:
+    """Returns whether the reserve of the machine's memory is in use."""
+    return available < min(
+        max(whole // _RESERVE_DIVISOR, _MIN_RESERVE), _MAX_RESERVE, whole // _MAX_RESERVE_DIVISOR
+    )
 
 
 def _read_meminfo() -> dict[str, int]:

@@ -193,6 +193,15 @@ class ContainerClient:
             if refused.status != 404:
                 raise
 
+    async def kill(self, container: str) -> None:
+        """Kills a container, which is started again after a pause."""
+        self._restarts.expect_kill(container)
+        try:
+            await self._docker.raw("POST", f"/containers/{container}/kill")
+        except EngineRefused as refused:
+            if refused.status not in (404, 409):
+                raise
+
     async def remove(self, container: str) -> None:
         """Removes a container, running or not, with its anonymous volumes."""
         try:

@@ -41,6 +41,7 @@ from windlass.docker.images import DockerImages
 from windlass.docker.inspection import held_instance, instance, outcome_of
 from windlass.docker.listening import listeners, queued
 from windlass.docker.machine import DockerMachine, server_host_of
+from windlass.docker.memory_watch import MemoryWatch
 from windlass.docker.resources import DockerResources
 from windlass.docker.restarts import Restarts
 from windlass.docker.watch import EventWatcher
@@ -165,12 +166,16 @@ class DockerEngine(RolloutEngine):
         self._held: dict[str, tuple[float, str]] = {}
         """Containers that the engine could not describe, with the end of the period in which they are not
         queried again, and their state."""
+        self._memory = MemoryWatch(self._list_running, self._measure, self._end_for)
+        self._memory_task: asyncio.Task[None] | None = None
         self._described: dict[str, Instance] = {}
         """The last descriptions of running containers."""
 
     async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
         await super().start(notice, sink)
         await self._watch.start(notice, sink, missed, PING_TIMEOUT)
+        if self._docker.is_on_this_machine:
+            self._memory_task = asyncio.create_task(self._memory.run())
 
     async def _learn_machine(self) -> None:
         """Reads the machine's limits and identity. Called for each new connection, which may lead to another
@@ -188,6 +193,9 @@ class DockerEngine(RolloutEngine):
 
     async def stop(self) -> None:
         await super().stop()
+        if self._memory_task is not None:
+            self._memory_task.cancel()
+            await asyncio.gather(self._memory_task, return_exceptions=True)
         await self._watch.stop()
         await self._restarts.stop()
         await self._executions.stop()
@@ -417,6 +425,19 @@ class DockerEngine(RolloutEngine):
         async with self._locks[container_name(container)]:
             await self._containers.stop(container["Id"], grace)
             await self._containers.remove(container["Id"])
+
+    async def _list_running(self) -> Sequence[ContainerSummary]:
+        if not self._watch.is_reader:
+            return ()
+        return [each for each in await self._containers.list() if each["State"] == "running"]
+
+    async def _measure(self, container: ContainerSummary) -> int:
+        usage = await read_usage(self._docker, container)
+        return usage[1].memory if usage else 0
+
+    async def _end_for(self, container: ContainerSummary, reason: str) -> None:
+        self._watch.explain(container["Id"], reason)
+        await self._containers.kill(container["Id"])
 
     async def _stop_container(self, container: ContainerSummary) -> None:
         async with self._locks[container_name(container)]:

@@ -63,7 +63,8 @@ def instance(
     service, generation, index = words.identity(inspection["Config"]["Labels"])
     phase = _PHASES.get(state["Status"], Phase.WAITING if is_due else Phase.EXITED)
     restarts = min(max(int(inspection.get("RestartCount") or 0), restarts), _LAST_CODE)
-    end = last if phase is Phase.RUNNING else _last_exit(state) or last
+    is_known = last is not None and bool(last.otherwise)  # the engine does not know the reason
+    end = last if phase is Phase.RUNNING or is_known else _last_exit(state) or last
     return Instance(
         id=str(inspection["Name"]).lstrip("/"),
         service=service,

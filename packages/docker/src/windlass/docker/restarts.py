@@ -38,6 +38,8 @@ class Restarts:
         """`start` starts a container, unless it runs or was removed, and raises nothing."""
         self._start = start
         self._histories: dict[str, _History] = {}
+        self._killed: set[str] = set()
+        """Containers that are killed, and started again."""
         self._left: dict[str, _History] = {}
         """Histories of containers that were removed instead of started again, by the name that the next
         container will have."""
@@ -54,7 +56,14 @@ class Restarts:
 
     def note_stop(self, container: str) -> None:
         """Notes a request to end: the container is not started again after its next end."""
+        if container in self._killed:
+            self._killed.discard(container)
+            return
         self._history(container).is_stopped = True
+
+    def expect_kill(self, container: str) -> None:
+        """Notes that a container is about to be killed: it is started again nevertheless."""
+        self._killed.add(container)
 
     def note_start(self, container: str, at: float) -> None:
         history = self._history(container)
@@ -75,6 +84,7 @@ class Restarts:
         history.timer = asyncio.create_task(self._start_after(pause, container))
 
     def forget(self, container: str) -> None:
+        self._killed.discard(container)
         if history := self._histories.pop(container, None):
             _cancel(history)
 

@@ -71,6 +71,8 @@ class EventWatcher:
         """Followers of removed containers that have not ended yet."""
         self._ends: dict[str, LastExit] = {}
         self._short_of_memory: set[str] = set()
+        self._reasons: dict[str, str] = {}
+        """Why containers are being ended, by id."""
         self._hides_exit_code: set[str] = set()
         """Followed containers whose image has a label that overwrites the exit code in events."""
         self._is_full = False
@@ -121,6 +123,16 @@ class EventWatcher:
     def last_end(self, container: str) -> LastExit | None:
         """Returns the container's last observed exit, if any."""
         return self._ends.get(container)
+
+    @property
+    def is_reader(self) -> bool:
+        """Whether this server reads the output of the engine's containers, among several servers."""
+        return self._turn.ours
+
+    def explain(self, container: str, reason: str) -> None:
+        """Records why a followed container is about to end."""
+        if container in self._followers:
+            self._reasons[container] = reason
 
     def listen(self, container: str, labels: Mapping[str, Any]) -> None:
         """Starts reading the output of a container. Continues a paused reader."""
@@ -281,6 +293,7 @@ class EventWatcher:
                 self._restarts.forget(container)
                 self._ends.pop(container, None)
                 self._short_of_memory.discard(container)
+                self._reasons.pop(container, None)
                 self._hides_exit_code.discard(container)
                 if follower := self._followers.pop(container, None):
                     follower.wake()  # it ends when the engine reports that the container does not exist
@@ -292,7 +305,8 @@ class EventWatcher:
         overwrite the engine's attributes, except name and image."""
         is_short = container in self._short_of_memory
         self._short_of_memory.discard(container)
+        reason = self._reasons.pop(container, "")
         if container in self._hides_exit_code:
             self._ends.pop(container, None)
         else:
-            self._ends[container] = LastExit(exit_code(attributes[_EXIT_CODE]), is_short)
+            self._ends[container] = LastExit(exit_code(attributes[_EXIT_CODE]), is_short, reason)

@@ -7,19 +7,11 @@ files, but can only estimate the kernel buffers of sockets and pipes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from msgspec import Struct
 
 from windlass.base.kernel_buffers import KernelBuffers
 from windlass.process.records import InstanceKey
-
-_RESERVE_DIVISOR: Final = 8
-"""The reserve is 1/8 of the memory, but at least `_MIN_RESERVE` and at most `_MAX_RESERVE`."""
-_MIN_RESERVE: Final = 256 << 20
-_MAX_RESERVE: Final = 2 << 30
-_MAX_RESERVE_DIVISOR: Final = 4
-"""The reserve is at most 1/4 of the memory, so that small machines can be used."""
 
 
 class MemoryUse(Struct, frozen=True):
@@ -33,12 +25,6 @@ class MemoryUse(Struct, frozen=True):
     @property
     def size(self) -> int:
         return self.used + self.buffers.bytes
-
-
-def is_short(available: int, whole: int) -> bool:
-    return available < min(
-        max(whole // _RESERVE_DIVISOR, _MIN_RESERVE), _MAX_RESERVE, whole // _MAX_RESERVE_DIVISOR
-    )
 
 
 def heaviest(uses: Mapping[InstanceKey, MemoryUse]) -> InstanceKey | None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import structs
 
-from windlass.base import cgroups, closed_connections, disk_reserve, kernel
+from windlass.base import cgroups, closed_connections, disk_reserve, kernel, kernel_shares
 from windlass.base.cgroups import Cgroups
 from windlass.base.disk_reserve import Amount, DiskShare, DiskWatch
 from windlass.base.isolation.user_limits import most_files, most_processes, present_files, present_processes
@@ -29,9 +29,10 @@ from windlass.base.process_memory import (
     TooMuchToMeasure,
     available_memory,
     hidden_memory,
+    is_memory_short,
 )
 from windlass.base.repeated_measurement import MeasurementInterval, measure_until_stable
-from windlass.process import exit_reason, files, kernel_shares, memory, memory_shares, waiting_threads
+from windlass.process import exit_reason, files, memory, memory_shares, waiting_threads
 from windlass.process.disk_shares import SHORTAGE_FACTOR, DiskShares
 from windlass.process.instances import Instances
 from windlass.process.measurements import Measurements, MeasurementTimeout
@@ -421,7 +422,7 @@ class ResourceMonitor:
         """Ends the instance or service with excessive memory once the memory reserve of the machine is in
         use."""
         available, whole = available_memory()
-        if not self._output.holds or not memory_shares.is_short(available, whole):
+        if not self._output.holds or not is_memory_short(available, whole):
             return
         if await self._end_heaviest(available) or "memory" not in self._groups.controllers:
             return

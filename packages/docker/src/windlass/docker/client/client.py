@@ -115,6 +115,11 @@ class Docker:
         """Whether this is the engine of a cluster, at an address that an organization has configured."""
         return self._transport.is_elsewhere
 
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether the engine surely shares the memory of this machine."""
+        return not self.is_elsewhere and self.host.startswith("unix://")
+
     async def keep_pace(self, count: int) -> None:
         """Applies the rate limit of a cluster's engine, after `count` bytes were read."""
         if self.is_elsewhere:
