@@ -31,11 +31,11 @@ ROWS = [
         "a render.yaml",
         {
             "render.yaml": "services:\n  - type: pserv\n    name: db\n    startCommand: db\n"
-            "  - type: web\n    startCommand: uvicorn x:y\n    healthCheckPath: /up\n"
+            "  - type: web\n    startCommand: uvicorn main:y\n    healthCheckPath: /up\n"
             "    envVars:\n      - key: startCommand\n",
             "main.py": "",
         },
-        {"start": "uvicorn x:y", "health_path": "/up", "port": 10000},
+        {"start": "uvicorn main:y", "health_path": "/up", "port": 10000},
         {"start": "render.yaml names it as startCommand."},
     ),
     Row(

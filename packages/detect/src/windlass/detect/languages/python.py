@@ -30,6 +30,7 @@ from windlass.detect.python_pins import (
 )
 from windlass.detect.python_projects import has_to_be_installed
 from windlass.detect.python_runners import without_runner
+from windlass.detect.python_served_modules import problem_of_served_module
 from windlass.detect.python_servers import program_file, server_of
 from windlass.detect.recipe import WEB_PROCESS, ProcessType, Recipe
 from windlass.detect.site_generators import SITE_FILES, choose_site
@@ -74,6 +75,8 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     recipe.processes = [
         ProcessType(process.name, without_runner(process.command)) for process in recipe.processes
     ]
+    if problem := problem_of_served_module(files, recipe.start):
+        recipe.problems.append(problem)
     choose_version_by_file(files, recipe, "python", ".python-version", "runtime.txt")
     _packages(files, recipe)
     needed = dependencies(files)
