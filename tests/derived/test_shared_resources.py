@@ -149,6 +149,11 @@ ROWS: Final = {
         "windlass.control.services.push_intake:MAX_DELIVERIES",
         "pushes/test_webhooks.py::test_the_webhooks_of_one_organization_leave_room_for_another",
     ),
+    "deliveries of registries in progress": SharedResource(
+        "organizations on one server",
+        "windlass.control.services.image_push_intake:MAX_IMAGE_DELIVERIES",
+        "registries/test_webhooks.py::test_the_registries_of_one_organization_leave_room_for_another",
+    ),
     "questions of proxies about served hosts": SharedResource(
         "organizations on one server",
         "windlass.control.services.served_hosts:MIN_READ_INTERVAL",

@@ -82,7 +82,10 @@ class Container(Program):
     registry_id: Maybe[RegistryId] = absent
     auto_deploy: Annotated[
         bool | None,
-        Meta(description="True: `autoDeployContainers` deploys another tag of its image"),
+        Meta(
+            description="True: `autoDeployContainers` deploys another tag of its image, and the webhook of "
+            "the registry new images of its tag and newer tags of its form"
+        ),
     ] = False
     icon_uri: Icon = "app://windlass/container"
 

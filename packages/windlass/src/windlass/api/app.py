@@ -37,6 +37,7 @@ from windlass.api.git_webhooks import GitWebhookRequests
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages, ServedPage
 from windlass.api.quota import StreamQuota
+from windlass.api.registry_webhooks import RegistryWebhookRequests
 from windlass.api.requests import Receive, Request, Scope, Send, receive_body, repeatable_of, request_of
 from windlass.api.router import Methods, RouteTree, allow_header
 from windlass.api.run_requests import RunRequests
@@ -125,6 +126,7 @@ class App:
         self._git = GitRequests(ctx, callers, self.stream_quota)
         self._runs = RunRequests(ctx, callers, (kind.run_api for kind in ctx.kinds.values() if kind.run_api))
         self._git_webhooks = GitWebhookRequests(ctx, callers)
+        self._registry_webhooks = RegistryWebhookRequests(ctx, callers)
         self._served_hosts = ServedHostRequests(ctx, callers)
         self._account = AccountRequests(ctx, callers, callers.authenticator)
         metrics.gauge("streams", "Open event streams and websockets", lambda: len(self._streams))
@@ -229,6 +231,8 @@ class App:
             return await self._runs.answer(request, receive)
         if self._git_webhooks.has(request.path):
             return await self._git_webhooks.answer(request, receive)
+        if self._registry_webhooks.has(request.path):
+            return await self._registry_webhooks.answer(request, receive)
         if self._served_hosts.has(request.path):
             return await self._served_hosts.answer(request)
         if self._account.has(request.path):

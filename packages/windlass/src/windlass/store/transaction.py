@@ -29,6 +29,7 @@ from windlass.store.tables.git_pushes import GitPushChanges, GitPushTable
 from windlass.store.tables.git_webhooks import GitWebhookChanges, GitWebhookTable
 from windlass.store.tables.idempotency import IdempotentAnswerChanges, IdempotentAnswerTable
 from windlass.store.tables.identities import IdentityChanges, IdentityTable
+from windlass.store.tables.image_pushes import ImagePushChanges, ImagePushTable
 from windlass.store.tables.job_outputs import JobOutputChanges, JobOutputTable
 from windlass.store.tables.key_holders import KeyHolderChanges, KeyHolderTable
 from windlass.store.tables.links import LinkChanges, LinkTable
@@ -38,6 +39,7 @@ from windlass.store.tables.owners import OwnerChanges, OwnerTable
 from windlass.store.tables.passkeys import PasskeyChanges, PasskeyTable
 from windlass.store.tables.people import PeopleChanges, PeopleTable
 from windlass.store.tables.receivers import ReceiverChanges, ReceiverTable
+from windlass.store.tables.registry_webhooks import RegistryWebhookChanges, RegistryWebhookTable
 from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
 from windlass.store.tables.runs import RunChanges, RunTable
 from windlass.store.tables.sealed import SealedChanges, SealedTable
@@ -61,10 +63,10 @@ class Reads:
     __slots__ = (
         "audit", "branch_heads", "browser_sessions", "budgets", "certificates", "challenge_records",
         "counters", "deletions", "deliveries", "deployment_inputs", "deployment_stages", "deployments",
-        "events", "facts", "git_pushes", "git_webhooks", "idempotency", "identities", "job_outputs",
-        "key_holders", "links", "lists", "names", "owners", "passkeys", "people", "receivers", "resources",
-        "runs", "sealed", "second_factors", "session", "statuses", "terraform", "timetables", "tokens",
-        "tree", "volumes", "work",
+        "events", "facts", "git_pushes", "git_webhooks", "idempotency", "identities", "image_pushes",
+        "job_outputs", "key_holders", "links", "lists", "names", "owners", "passkeys", "people",
+        "receivers", "registry_webhooks", "resources", "runs", "sealed", "second_factors", "session",
+        "statuses", "terraform", "timetables", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -87,6 +89,7 @@ class Reads:
         self.git_webhooks = GitWebhookTable(session)
         self.idempotency = IdempotentAnswerTable(session)
         self.identities = IdentityTable(session)
+        self.image_pushes = ImagePushTable(session)
         self.job_outputs = JobOutputTable(session)
         self.key_holders = KeyHolderTable(session)
         self.links = LinkTable(session)
@@ -96,6 +99,7 @@ class Reads:
         self.passkeys = PasskeyTable(session)
         self.people = PeopleTable(session)
         self.receivers = ReceiverTable(session)
+        self.registry_webhooks = RegistryWebhookTable(session)
         self.resources = ResourceTable(session)
         self.runs = RunTable(session)
         self.sealed = SealedTable(session)
@@ -135,6 +139,7 @@ class Tx(Reads):
     git_webhooks: GitWebhookChanges
     idempotency: IdempotentAnswerChanges
     identities: IdentityChanges
+    image_pushes: ImagePushChanges
     job_outputs: JobOutputChanges
     key_holders: KeyHolderChanges
     links: LinkChanges
@@ -144,6 +149,7 @@ class Tx(Reads):
     passkeys: PasskeyChanges
     people: PeopleChanges
     receivers: ReceiverChanges
+    registry_webhooks: RegistryWebhookChanges
     resources: ResourceChanges
     runs: RunChanges
     sealed: SealedChanges
@@ -177,6 +183,7 @@ class Tx(Reads):
         self.git_webhooks = GitWebhookChanges(changing)
         self.idempotency = IdempotentAnswerChanges(changing)
         self.identities = IdentityChanges(changing)
+        self.image_pushes = ImagePushChanges(changing)
         self.job_outputs = JobOutputChanges(changing)
         self.key_holders = KeyHolderChanges(changing)
         self.links = LinkChanges(changing)
@@ -186,6 +193,7 @@ class Tx(Reads):
         self.passkeys = PasskeyChanges(changing)
         self.people = PeopleChanges(changing)
         self.receivers = ReceiverChanges(changing)
+        self.registry_webhooks = RegistryWebhookChanges(changing)
         self.resources = ResourceChanges(changing)
         self.runs = RunChanges(changing)
         self.sealed = SealedChanges(changing)
@@ -270,7 +278,7 @@ class Tx(Reads):
             self.resources, self.lists, self.links, self.deployments, self.work, self.deletions,
             self.identities, self.volumes, self.names, self.tokens, self.branch_heads, self.terraform,
             self.timetables, self.runs, self.job_outputs, self.git_pushes, self.certificates,
-            self.deployment_stages, self.deployment_inputs,
+            self.deployment_stages, self.deployment_inputs, self.registry_webhooks, self.image_pushes,
         ):  # fmt: skip
             await table.forget(id)
         cluster = await self.statuses.remove(id)

@@ -57,6 +57,7 @@ async def sweep(ctx: Context, claim: Claim) -> None:
         await tx.receivers.sweep()
         await tx.git_webhooks.sweep()
         await tx.git_pushes.sweep()
+        await tx.image_pushes.sweep()
         await tx.browser_sessions.sweep()
         await tx.people.sweep(OWN_ISSUER, tx.now - DAY)
         await tx.work.reschedule(claim, tx.now + HOUR)

@@ -23,6 +23,7 @@ from windlass.control.background import housekeeping
 from windlass.control.background.auto_deploy import deploy_new_commit
 from windlass.control.background.challenge_records import REMOVE_RECORDS, remove_records
 from windlass.control.background.domain_work import tend_domain
+from windlass.control.background.image_push_work import pass_on_image_pushes
 from windlass.control.background.own_names import tend_own_certificate
 from windlass.control.background.preview_work import tend_preview
 from windlass.control.background.pull_request_work import look_at_pull_requests
@@ -42,6 +43,7 @@ from windlass.control.records.outbox import DELIVERY_WORK
 from windlass.control.records.own_certificates import TEND_OWN
 from windlass.control.records.previews import PREVIEW_WORK as PREVIEW
 from windlass.control.records.previews import PULL_REQUEST_WORK
+from windlass.control.records.registry_webhooks import IMAGE_PUSH_WORK
 from windlass.control.records.running_hours import HOURS_WORK
 from windlass.control.records.runs import EXPIRY_WORK, RUN_WORK, TIMETABLES_WORK, expire_run
 from windlass.control.reporting.delivery import deliver
@@ -97,6 +99,7 @@ def work_functions() -> dict[str, WorkFunction]:
         RESEAL: reseal_as_work,
         AUTO_DEPLOY: deploy_new_commit,
         PUSH_WORK: pass_on_pushes,
+        IMAGE_PUSH_WORK: pass_on_image_pushes,
         PULL_REQUEST_WORK: look_at_pull_requests,
         PREVIEW: tend_preview,
         HOURS_WORK: follow_hours,

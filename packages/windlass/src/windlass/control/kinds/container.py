@@ -40,6 +40,12 @@ class ContainerKind(ProgramKind[Container]):
     def image(self, service: Row) -> ImageSource:
         return _source(service)
 
+    def deploys_new_tags(self, service: Row) -> bool:
+        return bool(service.read(Container).auto_deploy)
+
+    def request_of_tag(self, tag: str) -> Spec:
+        return ContainerDeployRequest(image_tag=tag)
+
     def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
         changes = super().in_preview(service, source)
         return changes if changes is None or source is None else changes | {"tag": source.image_tag}

@@ -144,6 +144,13 @@ class JobKind(ServiceKind[Job]):
             return changes | {"source": {"image": {"tag": source.image_tag}}}
         return changes | {"source": {"docker": {"git_repository": source.changes}}}
 
+    def deploys_new_tags(self, service: Row) -> bool:
+        spec = service.read(Job)
+        return bool(spec.auto_deploy and spec.source.image)
+
+    def request_of_tag(self, tag: str) -> Spec:
+        return JobDeployRequest(image_tag=tag)
+
     def image(self, service: Row) -> ImageSource | None:
         image = service.read(Job).source.image
         return ImageSource(str(image.image_name), str(image.tag), image.registry_id) if image else None

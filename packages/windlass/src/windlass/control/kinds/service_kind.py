@@ -229,6 +229,14 @@ class ServiceKind(Generic[S]):
         """Returns the image that a service runs unchanged; None without one."""
         return None
 
+    def deploys_new_tags(self, service: Row) -> bool:
+        """Returns whether new tags of a service's image are deployed automatically."""
+        return False
+
+    def request_of_tag(self, tag: str) -> Spec | None:
+        """Returns the body of a deploy that requests a tag."""
+        return None
+
     def in_preview(self, service: Row, source: PreviewSource | None) -> Document | None:
         """Returns the settings of a service that differ in a preview; None if previews do not have it.
         `source`: the branch or tag that it has there, if the preview is of its repository or image."""

@@ -9,42 +9,31 @@ from windlass.base.errors import Conflict, Invalid
 from windlass.builders.builder import BuildError
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import particulars, status_of
 from windlass.control.request.paths import target
 from windlass.control.request.references import check_reference
 from windlass.control.services.new_tags import deploy_new_tag
 from windlass.control.services.registry_images import MAX_TAGS, failure_answer
-from windlass.control.workloads.images import ImageSource, find_registry, name_in, public_registry
+from windlass.control.workloads.images import find_registry, name_in, public_registry, running_digest
 from windlass.control.workloads.registries import open_registry
 from windlass.engines.image_names import DOCKER_HUB, newer_than, registry_host
-from windlass.engines.registries import digest_of
 from windlass.families.container import (
     CheckedImage,
     Container,
-    ContainerDeployRequest,
     ImageCheck,
-    ImageToDeploy,
     ImageVersion,
     container,
 )
 from windlass.families.container_registry import container_registry
 from windlass.registries.client import RegistryClient
 from windlass.registries.refusals import Problem, RegistryFailure
-from windlass.store import Row, Tx
+from windlass.store import Tx
 
 # A new tag
 
 
 @writes("organization.containerDeploy")
 async def deploy_image(ctx: Context, tx: Tx, call: Call) -> Reply:
-    body = ContainerDeployRequest(image_tag=call.sent(ImageToDeploy).tag)
-    return await deploy_new_tag(ctx, tx, call, container, _image_of, body)
-
-
-def _image_of(row: Row) -> ImageSource | None:
-    """Returns the image of a container that deploys new tags; None for other containers."""
-    spec = row.read(Container)
-    return ImageSource(spec.image_name, spec.tag, spec.registry_id) if spec.auto_deploy else None
+    return await deploy_new_tag(ctx, tx, call, container)
 
 
 @reads(f"{container.name}.version")
@@ -56,19 +45,12 @@ async def list_versions(ctx: Context, call: Call) -> Reply:
         image = _relative(spec.image_name, spec.registry_id or None)
         tags = await registry.tags(image, MAX_TAGS)
         versions = [ImageVersion(name=tag) for tag in newer_than(spec.tag, tags.names)]
-        if (runs := await _digest_that_runs(ctx, service)) and spec.tag in tags.names:
+        if (runs := await running_digest(ctx.store.reads, service)) and spec.tag in tags.names:
             digest = await registry.digest(image, spec.tag)
             versions += [ImageVersion(name=spec.tag, digest=digest)] if digest != runs else []
     except RegistryFailure as failure:
         raise failure_answer(failure) from failure
     return Reply(results([encode(version) for version in versions]))
-
-
-async def _digest_that_runs(ctx: Context, service: Row) -> str:
-    status = await status_of(ctx.store.reads, service)
-    serving = await ctx.store.reads.deployments.get(status.serving) if status.serving else None
-    build = particulars(serving).made if serving else None
-    return digest_of(build.artifact.ref) if build else ""
 
 
 # Checking an image

@@ -27,7 +27,6 @@ from windlass.control.reporting.logs import log_reply
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.reading import paging
 from windlass.control.services.new_tags import deploy_new_tag
-from windlass.control.workloads.images import ImageSource
 from windlass.core.declare.job_schedules import CronSchedule
 from windlass.core.declare.program import check_command
 from windlass.core.deploy.progress import Initiator
@@ -35,9 +34,8 @@ from windlass.core.words.cron import parse
 from windlass.core.words.due_times import UnknownZone, next_due, zone
 from windlass.core.words.events import Event
 from windlass.engines.job_plans import OPEN_RUNS, Cause, RunCommand
-from windlass.families.container import ImageToDeploy
 from windlass.families.environment import JobsToClean
-from windlass.families.job import DueTimesQuery, Job, JobDeployRequest, JobRunRequest, job
+from windlass.families.job import DueTimesQuery, Job, JobRunRequest, job
 from windlass.store import NEVER, Reads, Row, RunRow, Tx
 
 # Runs
@@ -210,14 +208,4 @@ async def _purge(ctx: Context, tx: Tx, row: Row, call: Call) -> list[str]:
 
 @writes("organization.jobDeploy")
 async def deploy_image(ctx: Context, tx: Tx, call: Call) -> Reply:
-    body = JobDeployRequest(image_tag=call.sent(ImageToDeploy).tag)
-    return await deploy_new_tag(ctx, tx, call, job, _image_of, body)
-
-
-def _image_of(row: Row) -> ImageSource | None:
-    """Returns the image of a job that deploys new tags; None for other jobs."""
-    spec = row.read(Job)
-    image = spec.source.image
-    if not (spec.auto_deploy and image):
-        return None
-    return ImageSource(str(image.image_name), str(image.tag), image.registry_id)
+    return await deploy_new_tag(ctx, tx, call, job)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from windlass.control.context.call import Call, Reply, encode
 from windlass.control.context.context import Context
 from windlass.control.records.shown_deployments import details_of, shown_deployment
@@ -11,29 +9,25 @@ from windlass.control.request.paths import target
 from windlass.control.request.permissions import allows
 from windlass.control.services.actions import deploy
 from windlass.control.services.services import freshness
-from windlass.control.workloads.images import ImageSource, is_named
+from windlass.control.workloads.images import is_named
 from windlass.core.access import Scope
 from windlass.core.declare.document import Document
 from windlass.core.declare.resource import Family
-from windlass.core.declare.spec import Spec
 from windlass.core.deploy.states import State
 from windlass.families.container import ImageToDeploy
 from windlass.store import Row, Tx
 
-FindImage = Callable[[Row], ImageSource | None]
-"""A function that returns the image of a service, or None if the service does not deploy new tags."""
 
-
-async def deploy_new_tag(
-    ctx: Context, tx: Tx, call: Call, family: Family, find_image: FindImage, body: Spec
-) -> Reply:
+async def deploy_new_tag(ctx: Context, tx: Tx, call: Call, family: Family) -> Reply:
     """Deploys a new tag to the services that run the image with another tag and that the caller may
     deploy."""
     organization, asked = await target(tx, call), call.sent(ImageToDeploy)
     deployments: list[Document] = []
+    kind = ctx.kinds[family.name]
+    body = kind.request_of_tag(asked.tag)
     for service in await tx.resources.of_org(organization.id, family.name):
-        image = find_image(service)
-        if image is None or image.tag == asked.tag:
+        image = kind.image(service)
+        if image is None or image.tag == asked.tag or not kind.deploys_new_tags(service):
             continue
         if not await is_named(tx, service.org, asked.image_name, image):
             continue

@@ -27,6 +27,7 @@ from windlass.sources.git_servers.payloads import DeliveryHead, EventKind, Pushe
 from windlass.store import Tx
 from windlass.store.tables.git_pushes import GitPushRow
 from windlass.store.tables.git_webhooks import GitWebhookRow
+from windlass.store.tables.registry_webhooks import RegistryWebhookRow
 
 MAX_BODY_BYTES: Final = 25 * 1024 * 1024
 """The largest body. GitHub sends none that is larger."""
@@ -97,12 +98,12 @@ class PushIntake:
     @contextmanager
     def place(self, webhook: GitWebhookRow) -> Iterator[None]:
         """Counts a delivery in progress. Raises TooMany if there are too many."""
-        with _counted(self._in_progress, webhook, MAX_DELIVERIES, MAX_DELIVERIES_OF_WEBHOOK):
+        with counted(self._in_progress, webhook, MAX_DELIVERIES, MAX_DELIVERIES_OF_WEBHOOK):
             yield
 
     @contextmanager
     def large_place(self, webhook: GitWebhookRow) -> Iterator[None]:
-        with _counted(self._large, webhook, MAX_LARGE_DELIVERIES, MAX_LARGE_DELIVERIES_OF_WEBHOOK):
+        with counted(self._large, webhook, MAX_LARGE_DELIVERIES, MAX_LARGE_DELIVERIES_OF_WEBHOOK):
             yield
 
     async def store(self, delivery: TakenDelivery) -> None:
@@ -177,7 +178,9 @@ def _merged(deliveries: Sequence[TakenDelivery]) -> list[GitPushRow]:
 
 
 @contextmanager
-def _counted(counter: Counter[str], webhook: GitWebhookRow, limit: int, most_of_one: int) -> Iterator[None]:
+def counted(
+    counter: Counter[str], webhook: GitWebhookRow | RegistryWebhookRow, limit: int, most_of_one: int
+) -> Iterator[None]:
     """Counts a delivery. `counter[_ALL]` is the total, since each one counts for several keys."""
     free = limit - counter[_ALL]
     if free <= counter[webhook.org] or counter[webhook.id] >= most_of_one:

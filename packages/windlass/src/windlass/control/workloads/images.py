@@ -13,13 +13,20 @@ from msgspec import Struct, UnsetType
 
 from windlass.builders.builder import BuildError
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import particulars
+from windlass.control.records.deployments import particulars, status_of
 from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.registries import login_of, registry_settings
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 from windlass.engines.image_names import DOCKER_HUB, NOT_ITS_OWN, registry_host, with_registry
-from windlass.engines.registries import PullRequest, RegistryLogin, full_name, host_of, parse_ref
+from windlass.engines.registries import (
+    PullRequest,
+    RegistryLogin,
+    digest_of,
+    full_name,
+    host_of,
+    parse_ref,
+)
 from windlass.engines.workload import Artifact
 from windlass.families.container_registry import (
     ContainerRegistry,
@@ -120,6 +127,14 @@ async def whole_name(reads: Reads, org: str, image: ImageSource) -> str:
     row = await reads.resources.find(container_registry.name, id) if id else None
     is_own = row is not None and row.org == org
     return name_in(row.read(ContainerRegistry) if row and is_own else None, image.image_name)
+
+
+async def running_digest(reads: Reads, service: Row) -> str:
+    """Returns the digest of the image that serves; empty without one."""
+    status = await status_of(reads, service)
+    serving = await reads.deployments.get(status.serving) if status.serving else None
+    build = particulars(serving).made if serving else None
+    return digest_of(build.artifact.ref) if build else ""
 
 
 async def is_named(reads: Reads, org: str, name: str, image: ImageSource) -> bool:

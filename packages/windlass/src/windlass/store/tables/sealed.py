@@ -79,6 +79,9 @@ PLAN: Final = SealedColumn(
 OUTPUTS: Final = SealedColumn("job_output", "sealed", ("job",), ("org", "job", ":outputs"))
 SECOND_FACTOR: Final = SealedColumn("second_factor", "sealed", ("person",), ("person", ":second factor"))
 GIT_WEBHOOK: Final = SealedColumn("git_webhook", "sealed", ("id",), ("org", "id", ":git webhook"))
+REGISTRY_WEBHOOK: Final = SealedColumn(
+    "registry_webhook", "sealed", ("id",), ("org", "id", ":registry webhook")
+)
 CERTIFICATE_KEY: Final = SealedColumn("certificate", "sealed", ("id",), ("id", ":certificate"))
 ORDER_KEY: Final = SealedColumn("acme_order", "sealed", ("id",), ("id", ":order"))
 COLUMNS: Final = (
@@ -94,6 +97,7 @@ COLUMNS: Final = (
     OUTPUTS,
     SECOND_FACTOR,
     GIT_WEBHOOK,
+    REGISTRY_WEBHOOK,
     CERTIFICATE_KEY,
     ORDER_KEY,
 )

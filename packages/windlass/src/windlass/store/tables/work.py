@@ -30,6 +30,7 @@ _QUEUES: Final = {
     "auto deploy": Queue.BRANCHES,
     "look at pull requests": Queue.DELIVER,
     "preview": Queue.BRANCHES,
+    "image push": Queue.DELIVER,
     "run": Queue.RUNS,
 }
 """Kinds of work with a queue of their own. All other kinds use the queue QUICK."""

@@ -168,8 +168,8 @@ async function run(state, place, action) {
     return [action.description && h("p", {}, prose(action.description)), form?.node, h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(heading, send, { main: true }))];
   });
   if (!answer) return;
-  if (answer.data) await showOnce(state.document, action, answer.data);
-  if (answer.data && !answer.data.id) await showOutcome(state, action, answer.data);
+  const isShown = answer.data && (await showOnce(state.document, action, answer.data));
+  if (answer.data && !answer.data.id && !isShown) await showOutcome(state, action, answer.data);
   else say(words.doneWith(heading));
   await place.go(`${state.list}/${state.item.id}`, { replace: true });
 }

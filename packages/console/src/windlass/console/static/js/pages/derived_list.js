@@ -141,6 +141,7 @@ async function choicesFor({ base }, schema) {
 /** Shows values that only this answer has, such as a token. */
 export async function showOnce(document, operation, made) {
   const once = Object.entries(document.answer(operation).properties || {}).filter(([name, schema]) => made[name] && document.resolve(schema)["x-shown-once"]);
-  if (!once.length) return;
+  if (!once.length) return false;
   await dialog(words.shownOnce.title, (finish) => [h("p", {}, words.shownOnce.text), once.map(([name]) => h("div", {}, h("h3", {}, title(name)), code(made[name]))), h("div", { class: "dialog-actions" }, button(words.shownOnce.done, () => finish(), { main: true }))]);
+  return true;
 }
