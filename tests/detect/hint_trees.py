@@ -8,13 +8,13 @@ ROWS = [
     Row(
         "a Procfile with every type",
         {
-            "Procfile": "# types\nrelease: ./migrate\nworker: python work.py\nweb:  gunicorn x:y\n",
+            "Procfile": "# types\nrelease: ./migrate\nworker: python work.py\nweb:  gunicorn app:y\n",
             "requirements.txt": "flask\n",
             "app.py": FLASK,
         },
         {
             "framework": "Flask",
-            "start": "gunicorn x:y",
+            "start": "gunicorn app:y",
             "release": "./migrate",
             "processes": ["web", "worker"],
             "added_packages": [],
@@ -23,8 +23,8 @@ ROWS = [
     ),
     Row(
         "a Procfile with one process of another name",
-        {"Procfile": "api: gunicorn x:y\n", "requirements.txt": "flask\n", "app.py": FLASK},
-        {"start": "gunicorn x:y", "processes": ["api"]},
+        {"Procfile": "api: gunicorn app:y\n", "requirements.txt": "flask\n", "app.py": FLASK},
+        {"start": "gunicorn app:y", "processes": ["api"]},
         {"start": "The Procfile names it as api."},
     ),
     Row(
