@@ -13,7 +13,7 @@ from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.control.records.past_deployments import newest_first
-from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.control.records.sealed_workload import workload_of
 from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.workloads.build_input import BuildInput
 from windlass.core.declare.document import Document
@@ -135,7 +135,7 @@ async def refuse_moved_state(ctx: Context, build_input: BuildInput) -> None:
     if last is None:  # the state of failed runs is only in Windlass
         is_moved = not is_kept and await _has_managed(ctx, service)
     else:
-        is_moved = _kept_state(ctx, last) not in (None, is_kept) and await has_resources(ctx, service)
+        is_moved = await _kept_state(ctx, last) not in (None, is_kept) and await has_resources(ctx, service)
     if is_moved:
         raise BuildError(
             "backend: deploy with the action MIGRATE_STATE first: the backend was changed since the last "
@@ -148,9 +148,9 @@ async def _has_managed(ctx: Context, service: Row) -> bool:
     return state is not None and has_managed(state)
 
 
-def _kept_state(ctx: Context, run: DeploymentRow) -> bool | None:
+async def _kept_state(ctx: Context, run: DeploymentRow) -> bool | None:
     """Returns whether Windlass stored the state of a run. None if the run was never started."""
-    workload = decrypt_workload(ctx, run)
+    workload = await workload_of(ctx, run.id)
     return bool(msgspec.json.decode(workload.variables[RUN_VARIABLE])["keeps_state"]) if workload else None
 
 
@@ -166,4 +166,4 @@ async def has_resources(ctx: Context, service: Row) -> bool:
     last = await last_run(ctx, service)
     if last is None or (state is not None and last.status == Progress.SUCCEEDED):
         return False
-    return _kept_state(ctx, last) is False
+    return await _kept_state(ctx, last) is False

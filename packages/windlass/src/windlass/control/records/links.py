@@ -6,7 +6,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import status_of
 from windlass.control.records.domains import domain_names, plain_name, port_of_domains
 from windlass.control.records.own_certificates import remark_about, secure_names
-from windlass.control.records.sealed_workload import decrypt_workload
+from windlass.control.records.sealed_workload import decrypt_workload, workload_of
 from windlass.control.records.served_names import row_of
 from windlass.core.declare.document import Document
 from windlass.core.deploy.hosts import by_name, listens
@@ -81,6 +81,6 @@ async def last_workload(ctx: Context, service: str) -> Workload | None:
     """Returns the last workload of a service that does not run. Its links then lead to a page with the
     reason."""
     for row in await ctx.store.reads.deployments.latest(service, 20):
-        if workload := decrypt_workload(ctx, row):
+        if workload := await workload_of(ctx, row.id):
             return workload
     return None

@@ -23,21 +23,23 @@ class DeploymentRow(Struct, frozen=True, gc=False):
     body: bytes
     action: str = "DEPLOY"
     sealed: bytes | None = None
-    """The sealed specification of the workload."""
+    """The sealed specification of the workload: megabytes. None in lists of past deployments."""
 
 
 # In the same notation as the condition of the index `deployment_open`, because SQLite compares the texts.
 OPEN_STATES: Final = ", ".join(f"'{progress}'" for progress in Progress if progress in OPEN_PROGRESS)
 _COLUMNS: Final = columns(DeploymentRow)
+_WITHOUT_WORKLOAD: Final = _COLUMNS.replace("sealed", "NULL AS sealed")
 GET: Final = f"SELECT {_COLUMNS} FROM deployment WHERE id = $1"
 OPEN: Final = f"""
 SELECT {_COLUMNS} FROM deployment
 WHERE service = $1 AND status IN ({OPEN_STATES}) ORDER BY number"""
 # Pages are selected by number, so that every page costs the same.
 LATEST_UP_TO_NUMBER: Final = f"""
-SELECT {_COLUMNS} FROM deployment WHERE service = $1 AND number <= $2 ORDER BY number DESC LIMIT $3"""
+SELECT {_WITHOUT_WORKLOAD} FROM deployment
+WHERE service = $1 AND number <= $2 ORDER BY number DESC LIMIT $3"""
 ENDED: Final = f"""
-SELECT {_COLUMNS} FROM deployment
+SELECT {_WITHOUT_WORKLOAD} FROM deployment
 WHERE service = $1 AND status NOT IN ({OPEN_STATES}) AND number <= $2
 ORDER BY number DESC LIMIT $3"""
 NUMBER_AT: Final = """
@@ -53,7 +55,8 @@ WHERE resource.parent = $1 AND deployment.created = $2 AND deployment.number > {
 )
 ORDER BY resource.created, resource.id, deployment.number"""
 ADD: Final = f"INSERT INTO deployment ({_COLUMNS}) VALUES ({places(len(DeploymentRow.__struct_fields__))})"
-CHANGE: Final = "UPDATE deployment SET status = $1, changed = $2, body = $3, sealed = $4 WHERE id = $5"
+CHANGE: Final = """
+UPDATE deployment SET status = $1, changed = $2, body = $3, sealed = COALESCE($4, sealed) WHERE id = $5"""
 DELETE_OF_SERVICE: Final = "DELETE FROM deployment WHERE service = $1"
 
 
@@ -69,14 +72,14 @@ class DeploymentTable(Table):
         return [DeploymentRow(*row) for row in await self._session.all(OPEN, service)]
 
     async def latest(self, service: str, limit: int, newest: int = NEVER) -> list[DeploymentRow]:
-        """Returns deployments of a service up to number `newest`, the newest first."""
+        """Returns deployments of a service up to number `newest`, the newest first, without workloads."""
         return [
             DeploymentRow(*row)
             for row in await self._session.all(LATEST_UP_TO_NUMBER, service, newest, limit)
         ]
 
     async def ended(self, service: str, limit: int, newest: int = NEVER) -> list[DeploymentRow]:
-        """Returns finished deployments up to number `newest`, the newest first."""
+        """Returns finished deployments up to number `newest`, the newest first, without workloads."""
         return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest, limit)]
 
     async def of_moment(self, environment: str, moment: int) -> list[DeploymentRow]:
