@@ -57,6 +57,12 @@ def particulars(deployment: DeploymentRow) -> Particulars:
     return _decode_details(deployment.body)
 
 
+LARGE_WORKLOAD_BYTES: Final = 256 * 1024
+"""The size of a workload, which has the variables and files of a service, that an organization above its disk
+quota cannot restart."""
+_LATEST_WORKLOADS: Final = 20
+
+
 async def accept(
     tx: Tx, service: Row, do: Do, call: Call, version: ChosenVersion = NEWEST
 ) -> tuple[DeploymentRow, StatusRow]:
@@ -65,7 +71,7 @@ async def accept(
     status = await status_of(tx, service)
     if do in _NEED_AN_ENGINE:
         await _refuse_cluster(tx, status.cluster, service.org, do)
-        if do is not Do.RESTART and version.made is None and call.origin != ITSELF:
+        if call.origin != ITSELF and (await _adds_data(tx, service, do, version)):
             await _refuse_above_share(tx, status.cluster, service.org)
     waiting = await tx.deployments.open(service.id)
     if in_deletion(waiting):
@@ -170,6 +176,13 @@ async def _refuse_cluster(tx: Tx, id: str, org: str, do: Do) -> None:
         raise Conflict(NOT_CONNECTED)
     if do is not Do.RESTART:  # a running service is not a new organization at its place
         await sole_organization.check_sole_organization(tx, row, org)
+
+
+async def _adds_data(tx: Tx, service: Row, do: Do, version: ChosenVersion) -> bool:
+    """Returns whether a deployment stores much: a build, or a large workload, which each deployment keeps."""
+    if do is not Do.RESTART and version.made is None:
+        return True
+    return await tx.deployments.workload_bytes(service.id, _LATEST_WORKLOADS) > LARGE_WORKLOAD_BYTES
 
 
 async def _refuse_above_share(tx: Tx, id: str, org: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from windlass.base.errors import Conflict
+from windlass.control.records.disk_shares import LARGE_BODY_BYTES, refuse_above_share
 from windlass.store import Row, Tx
 
 LARGE_DOCUMENT_BYTES: Final = 16 * 1024
@@ -17,6 +18,14 @@ MAX_BYTES_OF_PARENT: Final = 16 * 1024 * 1024
 """The bytes of all large resources of one family with the same parent, such as the variables of a service."""
 MAX_BYTES_OF_ORGANIZATION: Final = 64 * 1024 * 1024
 """The bytes of all large resources of one family in an organization."""
+
+
+async def refuse_large_change(tx: Tx, before: Row, after: Row) -> None:
+    """Raises Conflict if the event of a change, which contains both documents, is large, and the organization
+    exceeds its disk quota. A small request may change a large document."""
+    is_much_smaller = len(after.body) < len(before.body) // 2
+    if len(before.body) + len(after.body) > LARGE_BODY_BYTES and not is_much_smaller:
+        await refuse_above_share(tx, after.org)
 
 
 async def refuse_many_large(tx: Tx, row: Row, noun: str) -> None:

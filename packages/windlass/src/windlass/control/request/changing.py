@@ -12,7 +12,7 @@ from windlass.base.clock import stamp
 from windlass.base.errors import Invalid, Stale
 from windlass.control.context.call import Call, Reply, encode, writes
 from windlass.control.context.context import Context
-from windlass.control.records.large_documents import refuse_many_large
+from windlass.control.records.large_documents import refuse_large_change, refuse_many_large
 from windlass.control.records.recording import record
 from windlass.control.request.behaviour import Change, behaviour_of
 from windlass.control.request.creating import name_conflict
@@ -134,6 +134,7 @@ async def _apply_changes(
     tag = ids.new_tag()
     sealed = encrypt_hidden(ctx, row.org, row.id, tag, new_hidden)
     new = msgspec.structs.replace(row, name=family.key_of(after), tag=tag, body=encode(after), sealed=sealed)
+    await refuse_large_change(tx, row, new)
     if _size_of(new) > _size_of(row):
         await refuse_many_large(tx, new, family.noun)
     try:

@@ -54,6 +54,10 @@ WHERE resource.parent = $1 AND deployment.created = $2 AND deployment.number > {
     WHERE newest.service = resource.id AND newest.created <= $2 ORDER BY newest.number DESC LIMIT 1
 )
 ORDER BY resource.created, resource.id, deployment.number"""
+LARGEST_WORKLOAD: Final = """
+SELECT MAX(LENGTH(sealed)) FROM (
+    SELECT sealed FROM deployment WHERE service = $1 ORDER BY number DESC LIMIT $2
+) AS newest"""
 ADD: Final = f"INSERT INTO deployment ({_COLUMNS}) VALUES ({places(len(DeploymentRow.__struct_fields__))})"
 CHANGE: Final = """
 UPDATE deployment SET status = $1, changed = $2, body = $3, sealed = COALESCE($4, sealed) WHERE id = $5"""
@@ -86,6 +90,11 @@ class DeploymentTable(Table):
         """Returns the deployments of an environment that were requested at a moment, without their sealed
         workloads."""
         return [DeploymentRow(*row) for row in await self._session.all(OF_MOMENT, environment, moment)]
+
+    async def workload_bytes(self, service: str, limit: int) -> int:
+        """Returns the size of the largest stored workload of the newest deployments of a service."""
+        row = await self._session.one(LARGEST_WORKLOAD, service, limit)
+        return (row and row[0]) or 0
 
     async def number_at(self, service: str, moment: int) -> int:
         """Returns the number of the last deployment that existed at a moment; 0 if there was none."""
