@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ from windlass.install import mark
 from windlass.install.installation import install
 from windlass.install.key import WrongKey
 from windlass.install.ownership import DatabaseMismatch, examine
+from windlass.operate import first_steps
 from windlass.operate.backup import backup
 from windlass.operate.doctor import diagnose
 from windlass.operate.set_aside import purge, put_back, set_aside_services
@@ -163,6 +165,22 @@ async def test_a_copied_data_directory_is_refused_while_the_server_of_its_rename
                 await refused
         server.kill()
     await started(tmp_path / "copy")
+
+
+async def test_a_copied_data_directory_gets_no_gateway_which_would_take_the_ports_of_the_original(
+    tmp_path, monkeypatch
+):
+    started_in: list[Path] = []
+
+    def start(folder: Path) -> int:
+        started_in.append(folder)
+        return 7
+
+    monkeypatch.setattr(first_steps, "start_missing_gateway", start)
+    settings = await started(tmp_path / "original")
+    copied = replace(settings, data_dir=str(shutil.copytree(tmp_path / "original", tmp_path / "copy")))
+    assert [first_steps.begin(copied), first_steps.begin(settings)] == [0, 7]
+    assert started_in == [tmp_path / "original/gateway"]
 
 
 async def test_the_mark_of_a_data_directory_names_its_server_until_it_is_stopped(tmp_path):

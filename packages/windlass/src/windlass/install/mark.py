@@ -7,8 +7,9 @@ recognizes an older or diverged state of the same database.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +18,9 @@ from windlass.base.atomic_files import write_whole
 from windlass.base.kernel import Process, current_process, is_running
 from windlass.config import BadSetting, Settings
 from windlass.install.server_id import home_of
-from windlass.store import Reads
+
+if TYPE_CHECKING:
+    from windlass.store import Reads
 
 MARK_FILE: Final = "installation"
 
@@ -113,6 +116,13 @@ def server_of_original(settings: Settings) -> Process | None:
     if seen.home == home_of(Path(settings.data_dir)) or seen.server == current_process():
         return None
     return seen.server if is_running(seen.server) else None
+
+
+def is_copy(settings: Settings) -> bool:
+    """Returns whether a start with this data directory is refused because its original is in use."""
+    with suppress(BadSetting):  # a damaged mark is reported later
+        return original_of(settings) is not None or server_of_original(settings) is not None
+    return False
 
 
 def kind_of(settings: Settings) -> str:

@@ -13,6 +13,7 @@ from windlass.base.private import is_read_only, private_folder
 from windlass.config import Settings
 from windlass.gateway.files import folder_of
 from windlass.gateway.starting import start_missing_gateway
+from windlass.install.mark import is_copy
 from windlass.terminal.command_errors import CommandRefused
 
 
@@ -20,8 +21,11 @@ def begin(settings: Settings) -> int:
     """Starts the gateway with its stored routes if it is not running. Returns its process id, or 0.
 
     The gateway keeps running if the start of the server fails. It ends by itself if it has nothing to serve.
+    None is started for a copy of a data directory: it would take the ports and visitors of the original.
     """
     check_folder(settings)
+    if is_copy(settings):
+        return 0
     with suppress(OSError):  # for example a full disk: the server starts the gateway later
         return start_missing_gateway(private_folder(folder_of(settings.data_dir)))
     return 0
