@@ -42,3 +42,23 @@ def test_stages_and_services_are_moved(server: Server, new_page: NewPage, reposi
     page.locator("dialog[open]").get_by_label("Name").fill("pages")
     page.locator("dialog[open]").get_by_role("button", name="Create").click()
     expect(page.locator(".stages")).to_contain_text("4. pages")
+
+
+def test_a_deployment_of_an_environment_is_shown_by_stage_and_cancelled(
+    server: Server, new_page: NewPage, repository: Repository
+) -> None:
+    environment = server.environment(project="Cancelled")
+    server.application(environment, repository, "web")
+    last = server.call("POST", f"/environment/{environment}/deploymentStage", {"name": "last"})["id"]
+    mail = server.application(environment, repository, "mail")
+    server.call("PUT", f"/deploymentStage/{last}/service/{mail}", {})
+    page = new_page(f"/environment/{environment}", bypass_csp=True, reduced_motion="reduce")
+    page.get_by_role("button", name="Deploy all").click()
+    page.locator("dialog[open]").get_by_role("button", name="Deploy all").click()
+    expect(page.locator(".pipeline h2")).to_have_text(["default-applications", "last"])
+    page.get_by_role("button", name="Cancel deployment").click()
+    page.locator("dialog[open]").get_by_role("button", name="Cancel deployment").click()
+    expect(page.locator(".service-line")).to_contain_text("cancelled")
+    assert findings(page) == []
+    page.get_by_role("link", name="Deployments").click()
+    expect(page.get_by_role("row").nth(1)).to_contain_text("cancelled")

@@ -30,7 +30,7 @@ async def test_status_shows_the_services_by_stage_and_the_last_deployment(deploy
     assert [line.partition(" (")[0] for line in shown] == [
         "1. default-databases: ERROR",
         "2. default-jobs: SKIPPED",
-        "3. default-applications: ERROR",
+        "3. default-applications: SKIPPED",
     ]
     assert lines[lines.index(shown[2]) + 1].split() == ["web", "ERROR"]
     assert "Fix the database main-db, which comes first" in said.out

@@ -209,7 +209,7 @@ class StageShown(Shown):
         str,
         Meta(
             description="QUEUED, ONGOING, DONE, ERROR, CANCELED, or SKIPPED if none of its services was ever "
-            "deployed"
+            "deployed, or the last deployment did not begin in it, because an earlier stage failed"
         ),
         example("DONE"),
     ]

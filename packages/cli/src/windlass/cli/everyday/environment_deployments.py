@@ -117,12 +117,17 @@ def _show_deployment(entry: Mapping[str, Any]) -> None:
         _show_stage(stage, int(_seconds(stage["duration"]).partition(" ")[0]))
         _show_services(
             [
-                (service["identifier"]["name"], service["status"], service["message"])
+                (service["identifier"]["name"], _state_of(service), service["message"])
                 for service in stage["services"]
             ]
         )
     if entry["action_status"] in _OPEN:
         say(f"Cancel what is left of it: windlass deployment-queue cancel {_id(entry)}")
+
+
+def _state_of(service: Mapping[str, Any]) -> str:
+    is_skipped = service["stage_status"] == "SKIPPED"
+    return str(service["stage_status"] if is_skipped else service["status"])
 
 
 def _show_headline(before: str, entry: Mapping[str, Any]) -> None:

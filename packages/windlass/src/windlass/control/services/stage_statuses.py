@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from windlass.base.clock import SECOND
@@ -43,7 +43,8 @@ async def read_statuses_with_stages(ctx: Context, call: Call) -> Reply:
     last = await _last_deployment(ctx, source, environment)
     now = ctx.clock.now()
     times = {stage.id: _times(stage.id, part, last, now) for stage, part in by_stage(ctx, last) if stage.id}
-    shown = await _stages(source, environment, statuses, times)
+    not_begun = {past.row.id for past in last if past.details.is_skipped}
+    shown = await _stages(source, environment, statuses, times, not_begun)
     metrics = {"metrics": [*times.values()]} if times else {}
     own = {**statuses.environment, **_duration(last, now), **metrics}
     return Reply(encode({"environment": own, "stages": shown}))
@@ -78,8 +79,13 @@ def _times(stage: str, part: Group, whole: Group, now: int) -> Document:
 
 
 async def _stages(
-    source: Reads, environment: Row, statuses: Statuses, times: Mapping[str, Document]
+    source: Reads,
+    environment: Row,
+    statuses: Statuses,
+    times: Mapping[str, Document],
+    not_begun: Collection[str],
 ) -> list[Document]:
+    """`not_begun`: the deployments that did not begin, because an earlier stage failed."""
     documents = {
         row.id: row.read(DeploymentStage)
         for row in await source.resources.of_parent(environment.id, deployment_stage.name)
@@ -97,7 +103,9 @@ async def _stages(
             stage = stage_of.get(id, "")
             lists[stage][name].append(status)
             if id not in skipped:
-                results[stage].append(stage_status.of_state(State(_plain_state(status))))
+                is_skipped = status["execution_id"] in not_begun
+                own = stage_status.of_state(State(str(status["deployment_state"])))
+                results[stage].append(StageStatus.SKIPPED if is_skipped else own)
     return [
         {
             "stage": {
@@ -112,7 +120,3 @@ async def _stages(
         }
         for stage in await source.deployment_stages.of_environment(environment.id)
     ]
-
-
-def _plain_state(status: Document) -> str:
-    return str(status["deployment_state"])

@@ -27,10 +27,11 @@ export const resultBadge = ({ action_status: status }) => statusBadge(status);
 const statusBadge = (status) => h("span", { class: `state ${kindOfStatus(status)}` }, stateIcon(kindOfStatus(status)), text.statuses[status] || words.readable(status));
 const isOpen = ({ action_status: status }) => OPEN.includes(status);
 const milliseconds = (iso) => 1000 * /^PT(\d+)S$/.exec(iso)?.[1];
-const secondsOf = (iso) => duration(milliseconds(iso) || 0).replace(/^0 ms$/, "");
+const secondsOf = (iso) => (milliseconds(iso) ? wholeSeconds(milliseconds(iso)) : "");
+const wholeSeconds = (length) => duration(length, length < 10000); // The API answers whole seconds.
 
 /** How long a deployment took, or has taken so far. */
-export const tookOf = (entry) => (isOpen(entry) ? duration(now() - new Date(entry.auditing_data.created_at), true) : secondsOf(entry.total_duration));
+export const tookOf = (entry) => (isOpen(entry) ? wholeSeconds(Math.max(1000, now() - new Date(entry.auditing_data.created_at))) : secondsOf(entry.total_duration));
 
 export async function load(place) {
   const { environment: id, deployment } = place.params;
@@ -75,14 +76,19 @@ function column(stage) {
     h("ul", {}, stage.services.map(card)));
 }
 
+function versionOf({ commit, image_name: image, tag }) {
+  if (commit) return [h("code", {}, commit.git_commit_id.slice(0, 8)), " ", commit.message.split("\n")[0]];
+  return image ? h("code", {}, `${image}:${tag}`) : null;
+}
+
 function card(service) {
-  const { identifier, stage_status: status, message } = service;
+  const { identifier, stage_status: status, message, details } = service;
   const icons = { service_type: identifier.service_type, icon_uri: service.icon_uri };
   const to = `/${identifier.service_type.toLowerCase()}/${identifier.service_id}/deployments/${identifier.execution_id}`;
   const state = status === "SKIPPED" || status === "CANCELED" ? statusBadge(status) : badge(service.status, kindOf(service.status), identifier.service_type);
   return h("li", { key: identifier.service_id, class: kindOfStatus(status) },
     h("div", { class: "pipeline-name" }, serviceIcon(icons), link(to, identifier.name), h("span", { class: "muted number" }, secondsOf(service.total_duration))),
-    state,
+    state, h("div", { class: "fine muted" }, versionOf(details)),
     message && h("p", { class: "message muted" }, prose(message.split("\n")[0])));
 }
 
