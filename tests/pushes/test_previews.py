@@ -90,7 +90,12 @@ async def test_a_service_that_is_skipped_in_its_stage_is_not_deployed_in_a_previ
             await shop.world.get(f"/container/{made[name]['id']}/status") for name in ("cache", "queue")
         ]
         assert [state["service_deployment_status"] for state in states] == ["NEVER_DEPLOYED", "UP_TO_DATE"]
-        assert (await shop.preview())["state"] == "RUNNING"
+        preview = await shop.preview()
+        assert preview["state"] == "RUNNING"
+        path = f"/environment/{preview['preview_environment_id']}/deploymentHistoryV2"
+        [deployment] = (await shop.world.get(path))["results"]
+        names = [stage["name"] for stage in deployment["stages"]]
+        assert names == ["default-databases", "default-applications"], "it is one deployment"
 
 
 async def test_a_preview_shares_nothing_with_its_original():

@@ -20,6 +20,7 @@ from windlass.control.records.deployments import (
     move,
     name_of,
     particulars,
+    request_key,
     status_of,
 )
 from windlass.control.records.runs import plan_of
@@ -58,8 +59,7 @@ async def _deployed_before(ctx: Context, tx: Tx, service: Row, head: DeploymentR
 
 
 def _is_of_same_request(deployment: DeploymentRow, other: DeploymentRow) -> bool:
-    request = particulars(deployment).request
-    return bool(request) and request == particulars(other).request
+    return request_key(deployment) == request_key(other)
 
 
 async def _ended_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> Row | None:
@@ -124,8 +124,9 @@ async def wake_dependents(ctx: Context, tx: Tx, service: Row) -> None:
 
 def _requests(others: Iterable[OpenInStage]) -> set[str]:
     """Returns the requests of those that are deployed."""
-    builds = (other.deployment for other in others if other.deployment.action in ACTIONS_WITH_BUILD)
-    return {request for deployment in builds if (request := particulars(deployment).request)}
+    return {
+        request_key(other.deployment) for other in others if other.deployment.action in ACTIONS_WITH_BUILD
+    }
 
 
 async def fail_dependents(ctx: Context, tx: Tx, service: Row, failed: DeploymentRow) -> None:

@@ -49,6 +49,10 @@ from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx, route_topic
 RECONCILE = "reconcile"
 NEWEST: Final = ChosenVersion()
 _NEED_AN_ENGINE = frozenset({Do.DEPLOY, Do.RESTART, Do.RUN})
+LARGE_WORKLOAD_BYTES: Final = 256 * 1024
+"""The size of a workload, which has the variables and files of a service, that an organization above its disk
+quota cannot restart."""
+_LATEST_WORKLOADS: Final = 20
 
 _decode_details = msgspec.json.Decoder(Particulars).decode
 
@@ -57,10 +61,11 @@ def particulars(deployment: DeploymentRow) -> Particulars:
     return _decode_details(deployment.body)
 
 
-LARGE_WORKLOAD_BYTES: Final = 256 * 1024
-"""The size of a workload, which has the variables and files of a service, that an organization above its disk
-quota cannot restart."""
-_LATEST_WORKLOADS: Final = 20
+def request_key(deployment: DeploymentRow) -> str:
+    """Returns what the deployments of one request have in common. Deployments that Windlass itself starts
+    together have no request id, but the same first deployment."""
+    details = particulars(deployment)
+    return details.request or details.group or deployment.id
 
 
 async def accept(

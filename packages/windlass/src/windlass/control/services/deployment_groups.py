@@ -77,7 +77,7 @@ class PastDeployment(Struct, frozen=True):
     @property
     def request(self) -> tuple[int, str]:
         """A key for the request that started this deployment: its time and its id."""
-        return self.row.created, self.details.request or self.row.id
+        return self.row.created, self.details.request or self.details.group or self.row.id
 
 
 Group = Sequence[PastDeployment]

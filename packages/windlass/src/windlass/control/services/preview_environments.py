@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from windlass.base.errors import Failure
 from windlass.control.context.context import Context
@@ -27,7 +28,7 @@ from windlass.control.records.previews import (
     life_from,
 )
 from windlass.control.request.deleting import delete_row
-from windlass.control.services.actions import deploy, stop, was_begun
+from windlass.control.services.actions import deploy, stop, was_begun, with_group
 from windlass.control.services.cloning import EnvironmentCopy, copy_environment
 from windlass.control.services.environments import services_of
 from windlass.control.services.git_webhooks import key_of_service
@@ -131,19 +132,23 @@ async def _deploy_services(
 ) -> Row:
     stored = row.read(StoredPreview)
     skipped: list[str] = []
+    group = ""
     left_out = await tx.deployment_stages.skipped(environment.id)
     for service in services:
         kind = ctx.kinds[service.family]
         is_left_out = service.id in left_out and _key_of(service) not in switched
         if is_left_out or not kind.runs_in_preview(service):
             continue
-        call = call_of(ctx, f"{service.family}.deploy", environment.parent, service)
+        own = call_of(ctx, f"{service.family}.deploy", environment.parent, service)
+        call = replace(own, group=group)
         try:
             if _key_of(service) in switched and not stored.image_tag:
                 await refuse_outside(ctx, tx, service)
-                await accept(tx, service, kind.deploys_by, call, kind.new_commit(service, stored.commit_id))
+                chosen = kind.new_commit(service, stored.commit_id)
+                deployment, _ = await accept(tx, service, kind.deploys_by, call, chosen)
             else:
-                await deploy(ctx, tx, call, service, None)
+                deployment, _ = await deploy(ctx, tx, call, service, None)
+            group = with_group(call, deployment).group
         except Failure as failure:
             skipped.append(f"{name_of(service)} is not deployed: {failure.message}")
     if stored.image_tag:
