@@ -14,3 +14,19 @@ async def test_stored_documents_count_for_the_size_of_their_organization(world):
     after = await store.row_sizes()
     assert 8000 < after[org] - before[org] < 20_000
     assert after[other] == before[other] > 0
+
+
+async def test_what_deployments_keep_of_former_secrets_counts(world):
+    application = await world.application()
+    store = world.installation.ctx.store
+    path = f"/application/{application}/secret"
+    secret = await world.made(path, {"key": "LONG", "value": "x"})
+    before = await store.row_sizes()
+    for number in range(5):
+        value = {"key": "LONG", "value": f"{number}" * 60_000}
+        assert (await world.put(f"{path}/{secret}", value)).status == 200
+        assert (await world.post(f"/application/{application}/deploy")).status == 202
+        await world.settle()
+    after = await store.row_sizes()
+    present, workloads, versions = 60_000, 5 * 60_000, 5 * 60_000
+    assert after[world.org] - before[world.org] > present + workloads + versions

@@ -13,6 +13,7 @@ _ROW_BYTES: Final = 200
 """Estimated bytes of a row in addition to its documents."""
 _DOCUMENTS: Final = {
     "resource": ("body", "sealed"),
+    "resource_version": ("body", "sealed"),
     "deployment": ("body", "sealed"),
     "event": ("body",),
     "run": ("body",),
@@ -27,7 +28,13 @@ def _of_table(table: str, documents: tuple[str, ...]) -> str:
     return f"SELECT org, SUM({lengths} + {_ROW_BYTES}) FROM {table} GROUP BY org"
 
 
-SIZE_BY_TABLE: Final = {table: _of_table(table, documents) for table, documents in _DOCUMENTS.items()}
+_OF_INPUTS: Final = f"""
+SELECT resource.org, SUM(LENGTH(deployment_inputs.body) + {_ROW_BYTES})
+FROM deployment_inputs JOIN resource ON resource.id = deployment_inputs.service GROUP BY resource.org"""
+SIZE_BY_TABLE: Final = {
+    **{table: _of_table(table, documents) for table, documents in _DOCUMENTS.items()},
+    "deployment_inputs": _OF_INPUTS,
+}
 
 
 class RowSizeTable(Table):
