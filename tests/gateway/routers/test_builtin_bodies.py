@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.gateway.routers.town import SHOP, make_town, reply, request, until
+from tests.gateway.routers.town import SHOP, make_town, reply, request, route, until
 
 
 @pytest.mark.parametrize("size", [1, 70_000, 3_000_000])
@@ -180,6 +180,40 @@ async def test_a_100_continue_of_the_instance_is_forwarded_to_the_client(town):
     caller = await town.caller()
     head = request("/", "POST", SHOP, "Expect: 100-continue", "Content-Length: 4")
     assert (await caller.ask(head)).status == 100
+    assert (await caller.said()).body == b"thanks"
+
+
+@pytest.mark.parametrize("interim", ["100 Continue", "102 Processing", "103 Early Hints", "199 X"])
+@pytest.mark.parametrize("method", ["HEAD", "GET", "POST"])
+async def test_an_interim_answer_that_a_client_does_not_wait_for_is_not_passed_on(town, interim, method):
+    """A proxy in front that takes it for the final answer would give the final one to another client."""
+
+    async def answer(heard):
+        heard.out.write(f"HTTP/1.1 {interim}\r\nLink: </a>\r\n\r\n".encode() * 2)
+        heard.out.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    await town.shop(await town.instance(answer=answer))
+    await town.router.set(
+        "other", [route([(await town.instance("other")).endpoint], "other", ["other.localhost"])]
+    )
+    caller = await town.caller()
+    fields = ("Expect: 100-continue",) if method == "HEAD" else ("X-Expect: 100-continue",)
+    body = b"1234" if method == "POST" else b""
+    first = await caller.ask(request("/", method, SHOP, *fields, body=body), head_only=method == "HEAD")
+    assert first.status == 200
+    assert (await caller.ask(request("/", host="other.localhost"))).body == b"other"
+
+
+async def test_a_client_that_waits_gets_one_status_100_without_headers_of_the_instance(town):
+    async def answer(heard):
+        heard.out.write(b"HTTP/1.1 102 Processing\r\n\r\n" + b"HTTP/1.1 100 Continue\r\nX-Own: 1\r\n\r\n" * 3)
+        heard.out.write(reply(b"thanks"))
+
+    await town.shop(await town.instance(answer=answer, reads_bodies=False))
+    caller = await town.caller()
+    head = request("/", "POST", SHOP, "Expect: 100-Continue", "Content-Length: 4")
+    waited = await caller.ask(head)
+    assert (waited.status, waited.fields) == (100, {})
     assert (await caller.said()).body == b"thanks"
 
 

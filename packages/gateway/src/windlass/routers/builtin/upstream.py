@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from contextlib import suppress
 from typing import Any, Final
@@ -26,6 +27,8 @@ _IN_HEAD: Final = -11
 `CHUNKED_LENGTH`, or `UNTIL_CLOSE`."""
 _MAX_INTERIM_ANSWERS: Final = 100
 """Maximum number of interim answers (1xx) to one request."""
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_EXPECTS: Final = re.compile(rb"\r\nexpect:[\t ]*+100-continue[\t ]*+\r\n", re.IGNORECASE)
 _HUNG_UP: Final = "It hung up before it had answered."
 
 
@@ -60,6 +63,13 @@ class InstanceClient(SiteClient):
         """The protocol to which the request in progress asks to upgrade; empty if none."""
         return self._fields.upgrade
 
+    @property
+    def expects_continue(self) -> bool:
+        """Whether the client sends the body of the request in progress only after status 100."""
+        fields = self._fields
+        has_body = bool(fields.length) and not (fields.old or self.head_only)
+        return has_body and _EXPECTS.search(fields.raw) is not None
+
     # Left to `client`
 
     def failed(self, peer: Peer, reason: str, *, unsent: bool = False) -> None:
@@ -85,6 +95,7 @@ class Upstream(asyncio.Protocol):
     __slots__ = (
         "_answer",
         "_chunks",
+        "_has_continued",
         "_held",
         "_interim",
         "_is_held_back",
@@ -114,6 +125,8 @@ class Upstream(asyncio.Protocol):
         self._left = _BEFORE_HEAD
         self._interim = 0
         """Number of interim answers (1xx) to the request in progress."""
+        self._has_continued = False
+        """Whether one with status 100 was passed on."""
         self._keep = False
         self._chunks = Chunks(shared.bounds)
         self._is_held_back = False
@@ -133,7 +146,7 @@ class Upstream(asyncio.Protocol):
 
     def carry(self, client: InstanceClient, request: bytes) -> None:
         self.client = client
-        self._interim = 0
+        self._interim, self._has_continued = 0, False
         self.transport.write(request)
 
     def fail_soon(self, client: InstanceClient) -> None:
@@ -249,8 +262,13 @@ class Upstream(asyncio.Protocol):
             self._end(client, clean=len(data) == left)
 
     def _gather(self, client: InstanceClient, data: bytes) -> None:
-        """Collects bytes until the head of the final answer is complete. Passes on interim answers (1xx)
-        before it."""
+        """Collects bytes until the head of the final answer is complete.
+
+        Of interim answers (1xx) before it, only one with status 100 is passed on, to a client that waits for
+        it. Some clients take another one for the final answer, such as nginx before 1.29. Such a proxy would
+        then take the final answer, whose content the instance chooses, for that of the next request on this
+        connection, which another service may have got.
+        """
         self._held.add(data)
         try:
             while (head := self._held.head()) is not None:
@@ -265,8 +283,9 @@ class Upstream(asyncio.Protocol):
                 self._interim += 1
                 if self._interim > _MAX_INTERIM_ANSWERS:
                     raise Bad(502, "It sent too many interim answers.")
-                if not client.old:
-                    client.transport.write(answer.head(close=False))
+                if answer.status == 100 and not self._has_continued and client.expects_continue:
+                    self._has_continued = True
+                    client.transport.write(_CONTINUE)
         except Bad as bad:
             self._break(client, bad.message)
 
