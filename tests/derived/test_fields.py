@@ -23,7 +23,7 @@ from tests.world import Answer
 from windlass.core.declare.queries import ServiceTail, Tail
 from windlass.core.declare.registry import Operation, Paging
 from windlass.core.declare.resource import Spec
-from windlass.families.deployment_history import HistoryQuery
+from windlass.families.deployment_history import HistoryQuery, StagesHistoryQuery
 from windlass.families.deployment_log import DeploymentLogQuery
 
 with_a_body = for_operations(lambda operation: operation.body is not None)
@@ -224,7 +224,9 @@ NOT_THESE = {
     **dict.fromkeys(("scope", "service_type"), ("", "7", "project")),
     **dict.fromkeys(("parent_id", "service_id", "deployment_id", "deploymentRequestId"), ("", "7", "x" * 36)),
     "force_terraform_action": ("", "DESTROY", "skip_destroy"),
-    **dict.fromkeys(("project_id", "environment_id", "cluster_id", "gitTokenId"), ("", "7", "x" * 36)),
+    **dict.fromkeys(
+        ("project_id", "environment_id", "cluster_id", "gitTokenId", "executionId"), ("", "7", "x" * 36)
+    ),
     **dict.fromkeys(
         ("eventType", "targetType", "subTargetType", "origin", "targetLevelToFetch"),
         ("", "MARS", "create", "null"),
@@ -275,7 +277,8 @@ def test_every_list_operation_is_paginated_or_is_a_known_exception():
         elif operation.listing:
             # Logs and histories have a length of their own, the contract has regions without pages, and the
             # answers to questions and to changes of an order are no lists of resources.
-            has_own_length = operation.query in {Tail, ServiceTail, HistoryQuery, DeploymentLogQuery}
+            histories = {HistoryQuery, StagesHistoryQuery}
+            has_own_length = operation.query in {Tail, ServiceTail, DeploymentLogQuery, *histories}
             assert has_own_length or operation.path.endswith("/region") or operation.method != "GET", (
                 operation.id
             )

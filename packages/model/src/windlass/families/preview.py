@@ -17,6 +17,7 @@ from windlass.core.declare.fields import (
     example,
     fixed,
     id_of_subject,
+    left_out_of_examples,
     shaped,
     usual_choice,
     visible,
@@ -48,10 +49,14 @@ class Preview(Spec):
     image_name: Annotated[
         Maybe[ImageName],
         fixed(),
+        left_out_of_examples(),
         Meta(description="Image of containers of the environment; with `image_tag`"),
     ] = absent
     image_tag: Annotated[
-        Maybe[Tag], fixed(), Meta(description="Tag of the image in the preview; with `image_name`")
+        Maybe[Tag],
+        fixed(),
+        left_out_of_examples(),
+        Meta(description="Tag of the image in the preview; with `image_name`"),
     ] = absent
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from windlass.api.schemas import Schema, component_name
-from windlass.core.declare.fields import EXAMPLE_MARK, SHOWN, SUBJECT
+from windlass.core.declare.fields import EXAMPLE_MARK, LEFT_OUT, SHOWN, SUBJECT
 
 _IDS = uuid.UUID("0b6f1a52-6a5e-4c56-9a2b-3f1d7c0e8a41")
 _IN_PROGRESS: Final = object()
@@ -101,6 +101,8 @@ class Samples:
     def _is_worth_showing(self, schema: Schema, place: ExamplePosition) -> bool:
         """Returns whether an example should contain an optional field."""
         if not self._whole and schema.get("default", _IN_PROGRESS) is None:
+            return False
+        if schema.get(EXAMPLE_MARK) == LEFT_OUT:
             return False
         values = [
             value

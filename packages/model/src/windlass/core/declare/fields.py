@@ -238,6 +238,7 @@ def always_refused(reason: str) -> Meta:
 EXAMPLE_MARK: Final = "x-in-example"
 """A schema keyword that controls examples. It is removed from the published document."""
 SHOWN: Final = "SHOWN"
+LEFT_OUT: Final = "LEFT_OUT"
 SUBJECT: Final = "SUBJECT"
 
 
@@ -250,6 +251,11 @@ def shown_in_examples() -> Meta:
     """Includes an optional field in examples of the OpenAPI document: an id, an object, or a list with one
     item."""
     return Meta(extra_json_schema={EXAMPLE_MARK: SHOWN})
+
+
+def left_out_of_examples() -> Meta:
+    """Leaves an optional field out of examples of the OpenAPI document: another choice excludes it."""
+    return Meta(extra_json_schema={EXAMPLE_MARK: LEFT_OUT})
 
 
 def usual_choice() -> Meta:
