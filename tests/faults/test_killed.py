@@ -42,9 +42,10 @@ AT_RANDOM = 25 if FULL else either(1, 2)
 ELSEWHERE = {
     *("domain_work.py", "issuing.py", "challenges.py", "challenge_records.py", "acme_accounts.py"),
     *("preview_work.py", "pull_request_work.py", "image_push_work.py"),
+    "comment_work.py",
 }
 """Files whose failpoints need a name server and an authority, a git server or a registry:
-tests/domains/test_killed_orders.py, tests/pushes/test_previews.py and tests/registries/test_webhooks.py."""
+tests/domains/test_killed_orders.py, tests/pushes and tests/registries/test_webhooks.py."""
 
 
 def failpoints() -> list[str]:

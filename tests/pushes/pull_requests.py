@@ -32,6 +32,14 @@ class Pull(NamedTuple):
     """Whether it was pushed into the repository itself, by somebody who may only read it."""
 
 
+class Said(NamedTuple):
+    """A comment of a person."""
+
+    number: int
+    text: str
+    author: str
+
+
 def commit(what: str) -> str:
     return hashlib.sha1(what.encode(), usedforsecurity=False).hexdigest()
 
@@ -45,6 +53,30 @@ class WithPulls(FakeGitServer):
         self.comments: dict[int, list[dict[str, Any]]] = {}
         self.statuses: dict[str, list[str]] = {}
         """The states of each commit, oldest first."""
+        self.said: dict[str, Said] = {}
+        """The comments of people, by their ids."""
+        self.writers = {"ada"}
+
+    def say(self, number: int, text: str, author: str = "ada") -> str:
+        """Adds a comment of a person to a pull request. Returns its id."""
+        id = str(7000 + len(self.said))
+        self.said[id] = Said(number, text, author)
+        return id
+
+    def shown_comment(self, said: Said) -> dict[str, Any]:
+        url = f"{self.api}/repos/acme/shop/issues/{said.number}"
+        return {"id": 1, "body": said.text, "user": {"login": said.author}, "issue_url": url}
+
+    def shown_right(self, author: str) -> HttpResult:
+        return answer(200, {"permission": "write" if author in self.writers else "read"})
+
+    def comment_delivery(self, secret: str, number: int, id: str, text: str) -> tuple[bytes, dict[str, str]]:
+        comment = {"id": int(id), "body": text, "user": {"login": "ada"}}
+        body = json.dumps({"action": "created", "issue": {"number": number}, "comment": comment}).encode()
+        return body, self.delivery_headers(secret, body)
+
+    def delivery_headers(self, secret: str, body: bytes) -> dict[str, str]:
+        return {"x-github-event": "issue_comment", "x-hub-signature-256": f"sha256={digest(secret, body)}"}
 
     def open(self, number: int, what: str, **fields: Any) -> str:
         """Opens a pull request, or pushes another commit to it. Returns the commit."""
@@ -67,6 +99,10 @@ class WithPulls(FakeGitServer):
             return self.page(request, [self.shown_pull(pull) for pull in self.pulls.values()])
         if found := re.fullmatch(r".*/pullrequests/(\d+)/commits", path):
             return answer(200, {"values": [{"hash": self.pulls[int(found[1])].commit}]})
+        if found := re.fullmatch(self.right_pattern, path):
+            return self.shown_right(found["author"])
+        if (found := re.fullmatch(self.comments_pattern, path)) and found["id"] in self.said:
+            return answer(200, self.shown_comment(self.said[found["id"]]))
         if found := re.fullmatch(self.comments_pattern, path):
             return self.on_comments(request, int(found["number"] or 0), found["id"] or "")
         if found := re.fullmatch(self.status_pattern, path):
@@ -87,6 +123,7 @@ class WithPulls(FakeGitServer):
         return answer(200, comment)
 
     edit_method = "PATCH"
+    right_pattern = r"/repos/acme/shop/collaborators/(?P<author>[^/]+)/permission"
     pulls_path = "/repos/acme/shop/pulls"
     comments_pattern = r"/repos/acme/shop/issues/(?:(?P<number>\d+)/comments|comments/(?P<id>\d+))"
     status_pattern = r"/repos/acme/shop/statuses/(?P<commit>\w+)"
@@ -129,6 +166,13 @@ class GiteaWithPulls(WithPulls, FakeGitea):
         body, _ = super().delivery(secret, number)
         return body, {"x-gitea-event": "pull_request", "x-gitea-signature": digest(secret, body)}
 
+    def shown_comment(self, said: Said) -> dict[str, Any]:
+        page = f"https://{self.host}/acme/shop/pulls/{said.number}"
+        return super().shown_comment(said) | {"issue_url": "", "pull_request_url": page}
+
+    def delivery_headers(self, secret: str, body: bytes) -> dict[str, str]:
+        return {"x-gitea-event": "issue_comment", "x-gitea-signature": digest(secret, body)}
+
 
 class GitLabWithPulls(WithPulls, FakeGitLab):
     edit_method = "PUT"
@@ -153,6 +197,21 @@ class GitLabWithPulls(WithPulls, FakeGitLab):
     def delivery(self, secret: str, number: int) -> tuple[bytes, dict[str, str]]:
         body = json.dumps({"object_kind": "merge_request", "object_attributes": {"iid": number}}).encode()
         return body, {"x-gitlab-event": "Merge Request Hook", "x-gitlab-token": secret}
+
+    right_pattern = r"/projects/acme%2Fshop/members/all/(?P<author>\d+)"
+
+    def shown_comment(self, said: Said) -> dict[str, Any]:
+        author = {"id": 1 if said.author in self.writers else 2}
+        where = {"noteable_type": "MergeRequest", "noteable_iid": said.number}
+        return {"id": 1, "body": said.text, "author": author, "system": False, **where}
+
+    def shown_right(self, author: str) -> HttpResult:
+        return answer(200, {"access_level": 30, "state": "active"}) if author == "1" else answer(404, {})
+
+    def comment_delivery(self, secret: str, number: int, id: str, text: str) -> tuple[bytes, dict[str, str]]:
+        attributes = {"id": int(id), "note": text, "noteable_type": "MergeRequest", "action": "create"}
+        sent = {"object_kind": "note", "object_attributes": attributes, "merge_request": {"iid": number}}
+        return json.dumps(sent).encode(), {"x-gitlab-event": "Note Hook", "x-gitlab-token": secret}
 
 
 class BitbucketWithPulls(WithPulls, FakeBitbucket):

@@ -31,6 +31,7 @@ from windlass.sources.git_servers.payloads import (
     DeliveryHead,
     EventKind,
     PushedBranch,
+    read_comment_hint,
     read_head,
     read_pull_number,
     read_pushes,
@@ -43,6 +44,8 @@ _FORM_TYPE: Final = b"application/x-www-form-urlencoded"
 _REFUSAL: Final = (
     "Check address and secret of the webhook: there is none here, or its signature does not match"
 )
+_LATER_RESULTS: Final = frozenset({PushResult.RECEIVED, PushResult.PULL_REQUEST, PushResult.COMMENT})
+"""Results that are not the last ones of a delivery."""
 _RESULTS_OF_VERDICTS: Final = {
     SignatureVerdict.WRONG: PushResult.WRONG_SIGNATURE,
     SignatureVerdict.MISSING: PushResult.NO_SIGNATURE,
@@ -84,14 +87,14 @@ class GitWebhookRequests:
         if verdict is not SignatureVerdict.RIGHT:
             await self._intake.store(TakenDelivery(webhook, head, _RESULTS_OF_VERDICTS[verdict]))
             raise Unauthorized(_REFUSAL)
-        pushes = await self._store(request, webhook, head, body, is_whole=is_whole)
-        result = result_of(head.kind, pushes)
-        status = 202 if result in {PushResult.RECEIVED, PushResult.PULL_REQUEST} else 200
+        result = await self._store(request, webhook, head, body, is_whole=is_whole)
+        status = 202 if result in _LATER_RESULTS else 200
         return HttpAnswer(status, encode({"result": result, "message": RESULT_SENTENCES[result]}))
 
     async def _store(
         self, request: Request, webhook: GitWebhookRow, head: DeliveryHead, body: bytes, *, is_whole: bool
-    ) -> list[PushedBranch]:
+    ) -> PushResult:
+        """Stores a signed delivery. Returns its first result."""
         is_form = request.headers.get(b"content-type", b"").startswith(_FORM_TYPE)
         is_push = head.kind is EventKind.PUSH
         pushes = [*read_pushes(body, is_form=is_form, is_whole=is_whole)] if is_push else []
@@ -99,11 +102,13 @@ class GitWebhookRequests:
         note = ""
         if head.kind is EventKind.PULL_REQUEST and (pull := read_pull_number(body, is_form=is_form)):
             note = f"#{pull}"
+        if head.kind is EventKind.COMMENT and (hint := read_comment_hint(body, is_form=is_form)):
+            result, note = PushResult.COMMENT, hint.note
         for number, push in enumerate(pushes or [PushedBranch("", "")]):
             # A delivery of Bitbucket may contain several branches, which are different pushes.
             part = head._replace(id=f"{head.id}:{number}") if number and head.id else head
             await self._intake.store(TakenDelivery(webhook, part, result, push, note))
-        return pushes
+        return result
 
     async def _receive(
         self,

@@ -24,6 +24,10 @@ class PushResult(StrEnum):
     """The pull requests of the repository are looked at soon."""
     PULL_REQUESTS_LOOKED_AT = "PULL_REQUESTS_LOOKED_AT"
     NO_PREVIEWS = "NO_PREVIEWS"
+    COMMENT = "COMMENT"
+    """A comment with a command is read soon."""
+    COMMAND_DONE = "COMMAND_DONE"
+    COMMAND_REFUSED = "COMMAND_REFUSED"
     PING = "PING"
     OTHER_EVENT = "OTHER_EVENT"
     NO_BRANCH = "NO_BRANCH"
@@ -46,8 +50,11 @@ RESULT_SENTENCES: Final[Mapping[str, str]] = {
     PushResult.PULL_REQUESTS_LOOKED_AT: "The pull requests were looked at: the previews of the environment "
     "say what was done",
     PushResult.NO_PREVIEWS: "Nothing is done: no environment of the repository has previews on",
+    PushResult.COMMENT: "The comment with a command is read now",
+    PushResult.COMMAND_DONE: "The command in the comment is carried out",
+    PushResult.COMMAND_REFUSED: "Nothing is done after the comment",
     PushResult.PING: "The git server has tried the address: it works",
-    PushResult.OTHER_EVENT: "Nothing is done: it is no push and no pull request",
+    PushResult.OTHER_EVENT: "Nothing is done: it is no push, no pull request and no comment with a command",
     PushResult.NO_BRANCH: "Nothing is done: the push is of a tag, or removes a branch",
     PushResult.WRONG_SIGNATURE: "Refused: the signature does not match the secret of the webhook",
     PushResult.NO_SIGNATURE: "Refused: it has no signature; enter the secret at the git server",

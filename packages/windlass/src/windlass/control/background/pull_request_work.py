@@ -140,7 +140,7 @@ async def _note(ctx: Context, tx: Tx, id: str, found: FoundPulls) -> None:
             if row := rows.pop(pull.number, None):
                 await _note_present(ctx, tx, row, key, pull)
             elif not is_dismissed and await _is_wanted(ctx, tx, base, key, pull):
-                await _add(ctx, tx, base, key, pull)
+                await add_preview(ctx, tx, base, key, pull)
         for row in rows.values():
             await _note_closed(tx, row, found)
     if kept != dismissed:
@@ -152,6 +152,11 @@ async def _is_wanted(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRe
     rule = rule_of(base)
     if not (rule.auto_preview or (rule.on_demand_preview and PREVIEW_LABEL in pull.labels)):
         return False
+    return await may_be_previewed(ctx, tx, base, key, pull)
+
+
+async def may_be_previewed(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRequest) -> bool:
+    """Returns whether a pull request is to be merged into a branch of a service that has previews."""
     if len(await previews_of(tx, base.id)) >= MAX_PREVIEWS:
         return False
     for service in await services_of(ctx, tx, base):
@@ -163,7 +168,7 @@ async def _is_wanted(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRe
     return False
 
 
-async def _add(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRequest) -> None:
+async def add_preview(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRequest) -> None:
     call = call_of(ctx, "preview.create", base.parent, base)
     await create_in(
         ctx,

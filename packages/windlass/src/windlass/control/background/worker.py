@@ -22,6 +22,7 @@ from windlass.builders.builder import BuilderUnavailable
 from windlass.control.background import housekeeping
 from windlass.control.background.auto_deploy import deploy_new_commit
 from windlass.control.background.challenge_records import REMOVE_RECORDS, remove_records
+from windlass.control.background.comment_work import carry_out_comments
 from windlass.control.background.domain_work import tend_domain
 from windlass.control.background.image_push_work import pass_on_image_pushes
 from windlass.control.background.own_names import tend_own_certificate
@@ -38,7 +39,7 @@ from windlass.control.deploying.reconcile import reconcile
 from windlass.control.records.branch_watches import AUTO_DEPLOY
 from windlass.control.records.deployments import RECONCILE
 from windlass.control.records.domains import DOMAIN_WORK
-from windlass.control.records.git_webhooks import PUSH_WORK
+from windlass.control.records.git_webhooks import COMMENT_WORK, PUSH_WORK
 from windlass.control.records.outbox import DELIVERY_WORK
 from windlass.control.records.own_certificates import TEND_OWN
 from windlass.control.records.previews import PREVIEW_WORK as PREVIEW
@@ -99,6 +100,7 @@ def work_functions() -> dict[str, WorkFunction]:
         RESEAL: reseal_as_work,
         AUTO_DEPLOY: deploy_new_commit,
         PUSH_WORK: pass_on_pushes,
+        COMMENT_WORK: carry_out_comments,
         IMAGE_PUSH_WORK: pass_on_image_pushes,
         PULL_REQUEST_WORK: look_at_pull_requests,
         PREVIEW: tend_preview,

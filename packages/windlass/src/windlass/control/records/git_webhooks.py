@@ -15,6 +15,8 @@ WEBHOOK_PATH: Final = "/git-webhook/"
 """The path of the addresses that git servers send to."""
 PUSH_WORK: Final = "git push"
 """The kind of work that passes pushes on to services."""
+COMMENT_WORK: Final = "comment commands"
+"""The kind of work that reads comments with commands, and carries them out."""
 _ID_PATTERN: Final = re.compile(r"[0-9a-f]{32}\Z")
 
 
@@ -37,6 +39,14 @@ def work_of(webhook: str) -> str:
 
 def webhook_of_work(work: str) -> str:
     return work.removeprefix(f"{PUSH_WORK}:")
+
+
+def comment_work_of(webhook: str) -> str:
+    return f"{COMMENT_WORK}:{webhook}"
+
+
+def webhook_of_comment_work(work: str) -> str:
+    return work.removeprefix(f"{COMMENT_WORK}:")
 
 
 async def add_webhook(ctx: Context, tx: Tx, org: str, repository: str) -> GitWebhookRow:

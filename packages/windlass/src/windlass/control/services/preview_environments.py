@@ -160,12 +160,12 @@ async def _deploy_services(
     return await change_preview(tx, row, fields, ". ".join([f"{what} is deployed", *skipped]))
 
 
-async def stop_environment(ctx: Context, tx: Tx, environment: Row, row: Row) -> Row:
+async def stop_environment(ctx: Context, tx: Tx, environment: Row, row: Row, event: str = "") -> Row:
     for service in reversed(await services_of(ctx, tx, environment)):
         if await was_begun(tx, service):
             call = call_of(ctx, f"{service.family}.stop", environment.parent, service)
             await stop(ctx, tx, call, service, None)
-    event = f"Stopped: nothing new came for {ctx.settings.preview_quiet_hours} hours"
+    event = event or f"Stopped: nothing new came for {ctx.settings.preview_quiet_hours} hours"
     return await change_preview(tx, row, {"state": PreviewState.STOPPED}, event)
 
 

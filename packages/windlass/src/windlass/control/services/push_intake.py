@@ -21,7 +21,7 @@ from windlass.base import ids
 from windlass.base.clock import SECOND
 from windlass.base.errors import TooMany
 from windlass.control.context.context import Context
-from windlass.control.records.git_webhooks import PUSH_WORK, work_of
+from windlass.control.records.git_webhooks import COMMENT_WORK, PUSH_WORK, comment_work_of, work_of
 from windlass.core.words.git_pushes import PushResult
 from windlass.sources.git_servers.payloads import DeliveryHead, EventKind, PushedBranch
 from windlass.store import Tx
@@ -132,6 +132,8 @@ class PushIntake:
         for webhook in {delivery.webhook for delivery in fresh if delivery.result in _PASSED_ON}:
             due = self._due(webhook.id, tx.now)
             await tx.work.schedule(PUSH_WORK, work_of(webhook.id), due, webhook.org)
+        for webhook in {one.webhook for one in fresh if one.result is PushResult.COMMENT}:
+            await tx.work.schedule(COMMENT_WORK, comment_work_of(webhook.id), tx.now, webhook.org)
         providers = {
             delivery.webhook.id: delivery.head.provider
             for delivery in fresh
@@ -160,6 +162,8 @@ def result_of(kind: EventKind, pushes: Sequence[PushedBranch]) -> PushResult:
             return PushResult.NO_BRANCH
         case EventKind.PULL_REQUEST:
             return PushResult.PULL_REQUEST
+        case EventKind.COMMENT:
+            return PushResult.OTHER_EVENT
         case EventKind.PING:
             return PushResult.PING
         case EventKind.OTHER:

@@ -36,6 +36,7 @@ from windlass.sources.git_servers.pull_requests import (
     OpenPullRequest,
     PullRequestCall,
     PullRequestForm,
+    SentComment,
     pull_form_of,
 )
 
@@ -167,6 +168,32 @@ class GitServerClient:
         return await self._list(
             self._pulls.comments_path(checked(repository), number), self._pulls.read_comments
         )
+
+    async def sent_comment(self, repository: str, number: int, id: str) -> SentComment | None:
+        """Returns a comment of a pull request; None if it does not belong to that."""
+        path = self._pulls.comment_path(checked(repository), number, id)
+        if not path:
+            return None
+        comment = await self._read(path, lambda body: self._pulls.read_sent_comment(body, number))
+        return comment if comment.pull_request == number and comment.author else None
+
+    async def may_write(self, repository: str, author: str) -> bool:
+        """Returns whether a person may write to a repository."""
+        try:
+            return await self._read(
+                self._pulls.permission_path(checked(repository), author), self._pulls.may_write
+            )
+        except GitServerFailure as failure:
+            if failure.problem is GitServerProblem.UNKNOWN:
+                return False  # it is no member
+            raise
+
+    async def _read(self, path: str, read: Callable[[bytes], T]) -> T:
+        answer = await self._get(self._base + path)
+        try:
+            return read(answer.body)
+        except (BadJson, msgspec.MsgspecError, ValueError) as error:
+            raise self._not_a_server() from error
 
     async def write_comment(self, repository: str, number: int, id: str, text: str) -> str:
         """Adds a comment to a pull request, or edits the one with this id. Returns its id."""

@@ -12,9 +12,15 @@ from msgspec import Struct, field
 
 from windlass.base.foreign_json import read_json
 
-_EVENTS: Final = ("push", "pull_request")
-_GITEA_EVENTS: Final = ("push", "pull_request_only", "pull_request_sync", "pull_request_label")
-"""`pull_request` would include comments and reviews."""
+_EVENTS: Final = ("push", "pull_request", "issue_comment")
+_GITEA_EVENTS: Final = (
+    "push",
+    "pull_request_only",
+    "pull_request_sync",
+    "pull_request_label",
+    "pull_request_comment",
+)
+"""`pull_request` would include reviews."""
 GITEA_PATH: Final = "/api/v1"
 """The end of the addresses of the API of Gitea and Forgejo, whose tokens have the type of GitHub."""
 
@@ -218,6 +224,7 @@ class GitLabForm:
             "push_events": True,
             "push_events_branch_filter": "",
             "merge_requests_events": True,
+            "note_events": True,
             "enable_ssl_verification": True,
         }
 

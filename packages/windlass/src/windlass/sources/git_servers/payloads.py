@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 from msgspec import Struct, field
 
 from windlass.base.foreign_json import BadJson, read_json
+from windlass.core.words.comment_commands import COMMAND_PREFIX
 
 GITHUB, GITLAB, GITEA, BITBUCKET = "GITHUB", "GITLAB", "GITEA", "BITBUCKET"
 MAX_PUSHES: Final = 50
@@ -39,6 +40,8 @@ _PUSHES: Final = {"push", "Push Hook", "repo:push", "repo:refs_changed"}
 _TAGS: Final = {"Tag Push Hook"}
 _PULLS: Final = {"pull_request", "pull_request_sync", "pull_request_label", "Merge Request Hook"}
 _PULL_PREFIX: Final = "pullrequest:"
+_COMMENTS: Final = {"issue_comment", "pull_request_comment", "Note Hook"}
+_COMMENT_ACTIONS: Final = {"created", "create"}
 _PINGS: Final = {"ping", "diagnostics:ping"}
 _WORD_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 :_.{}-]{0,99}\Z")
 _COMMIT_PATTERN: Final = re.compile(r"[0-9a-f]{7,64}\Z")
@@ -49,10 +52,14 @@ _REF_PATTERN: Final = re.compile(rb'"ref"\s*:\s*"(refs/(?:heads|tags)/[^"\\]{1,2
 _AFTER_PATTERN: Final = re.compile(rb'"after"\s*:\s*"([0-9a-f]{40,64})"')
 
 
+_NOTE_PATTERN: Final = re.compile(r"#([0-9]{1,10}), comment ([0-9]{1,19})\Z")
+
+
 class EventKind(Enum):
     PUSH = auto()
     TAG = auto()
     PULL_REQUEST = auto()
+    COMMENT = auto()
     PING = auto()
     OTHER = auto()
 
@@ -106,6 +113,36 @@ class _PullPayload(Struct):
     pullrequest: _NumberedPull | None = None
 
 
+class _AnnouncedComment(Struct):
+    id: int = 0
+    body: str | None = ""
+
+
+class _Note(Struct):
+    id: int = 0
+    note: str = ""
+    action: str = "create"
+
+
+class _CommentPayload(Struct):
+    action: str = ""
+    issue: _PullPayload | None = None
+    comment: _AnnouncedComment | None = None
+    object_attributes: _Note | None = None
+    merge_request: _NumberedPull | None = None
+
+
+class CommentHint(NamedTuple):
+    """A comment that a delivery tells of. It is read at the git server."""
+
+    pull_request: int
+    id: str
+
+    @property
+    def note(self) -> str:
+        return f"#{self.pull_request}, comment {self.id}"
+
+
 class _Payload(Struct):
     ref: str = ""
     after: str = ""
@@ -129,6 +166,7 @@ def _kind(event: str) -> EventKind:
         (_PUSHES, EventKind.PUSH),
         (_TAGS, EventKind.TAG),
         (_PULLS, EventKind.PULL_REQUEST),
+        (_COMMENTS, EventKind.COMMENT),
         (_PINGS, EventKind.PING),
     )
     return next((kind for events, kind in kinds if event in events), EventKind.OTHER)
@@ -173,6 +211,37 @@ def read_pull_number(body: bytes, *, is_form: bool) -> int:
     attributes, pull = payload.object_attributes, payload.pullrequest
     number = payload.number or (attributes.iid if attributes else 0) or (pull.id if pull else 0)
     return number if 0 < number < 2**31 else 0
+
+
+def read_comment_hint(body: bytes, *, is_form: bool) -> CommentHint | None:
+    """Returns the new comment of a delivery, if it begins with the prefix of commands and belongs to a pull
+    request."""
+    try:
+        payload = read_json(_content_of(body, is_form=is_form), _CommentPayload)
+    except (BadJson, ValueError):
+        return None
+    if (note := payload.object_attributes) and payload.merge_request:
+        number, id, text, action = payload.merge_request.iid, note.id, note.note, note.action
+    elif payload.comment and payload.issue:
+        number, id, text = payload.issue.number, payload.comment.id, payload.comment.body or ""
+        action = payload.action
+    else:
+        return None
+    is_new = action in _COMMENT_ACTIONS and text.lstrip().startswith(COMMAND_PREFIX)
+    return CommentHint(number, str(id)) if is_new and 0 < number < 2**31 and 0 < id < 2**63 else None
+
+
+def hint_in(note: str) -> CommentHint | None:
+    """Returns the comment of the note that `CommentHint.note` made."""
+    match = _NOTE_PATTERN.match(note)
+    return CommentHint(int(match[1]), match[2]) if match else None
+
+
+def _content_of(body: bytes, *, is_form: bool) -> bytes:
+    if not is_form:
+        return body
+    values = parse_qs(body.decode("latin-1"), encoding="utf-8", max_num_fields=10).get("payload")
+    return values[0].encode() if values else b""
 
 
 def _pushes_in(payload: _Payload) -> Sequence[PushedBranch]:

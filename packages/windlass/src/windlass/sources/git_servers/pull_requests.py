@@ -49,6 +49,16 @@ class Comment(NamedTuple):
     text: str
 
 
+class SentComment(NamedTuple):
+    """A comment with its author."""
+
+    text: str
+    author: str
+    """The login or id by which the git server tells the rights of the author."""
+    pull_request: int
+    """The number of its pull request; 0 if the git server does not say it."""
+
+
 class PullRequestCall(NamedTuple):
     """A request to the API of a git server."""
 
@@ -75,6 +85,18 @@ class PullRequestForm(Protocol):
     def read_comments(self, body: bytes) -> Sequence[Comment]: ...
 
     def read_comment(self, body: bytes) -> Comment: ...
+
+    def comment_path(self, repository: str, number: int, id: str) -> str:
+        """Returns the path of one comment; empty if comments have no commands at this git server."""
+        ...
+
+    def read_sent_comment(self, body: bytes, number: int) -> SentComment: ...
+
+    def permission_path(self, repository: str, author: str) -> str:
+        """Returns the path of the right of a person in a repository."""
+        ...
+
+    def may_write(self, body: bytes) -> bool: ...
 
     def write_comment(self, repository: str, number: int, id: str, text: str) -> PullRequestCall:
         """Returns the request that adds a comment, or edits it if it has an id."""
@@ -116,6 +138,20 @@ class _GitHubPull(Struct):
 class _GitHubComment(Struct):
     id: int
     body: str | None = None
+
+
+class _SentGitHubComment(Struct):
+    body: str | None = None
+    user: _GitHubUser | None = None
+    issue_url: str = ""
+    pull_request_url: str = ""
+
+
+class _GitHubPermission(Struct):
+    permission: str = ""
+
+
+_WRITERS: Final = {"write", "maintain", "admin", "owner"}
 
 
 def _is_of_outsider(pull: _GitHubPull) -> bool:
@@ -185,6 +221,23 @@ class GitHubPulls(_WithWholeCommits):
             body | ({"target_url": url} if url else {}),
         )
 
+    def comment_path(self, repository: str, number: int, id: str) -> str:
+        return f"/repos/{repository}/issues/comments/{quote(id)}"
+
+    def read_sent_comment(self, body: bytes, number: int) -> SentComment:
+        one = read_json(body, _SentGitHubComment)
+        # Gitea names the pull request with its page, and leaves `issue_url` empty.
+        of = (one.issue_url or one.pull_request_url).rpartition("/")[2]
+        return SentComment(
+            one.body or "", one.user.login if one.user else "", int(of) if of.isdecimal() else 0
+        )
+
+    def permission_path(self, repository: str, author: str) -> str:
+        return f"/repos/{repository}/collaborators/{quote(author, safe='')}/permission"
+
+    def may_write(self, body: bytes) -> bool:
+        return read_json(body, _GitHubPermission).permission in _WRITERS
+
 
 class GiteaPulls(GitHubPulls):
     _per_page = "limit=50"
@@ -192,6 +245,27 @@ class GiteaPulls(GitHubPulls):
 
 class _Username(Struct):
     username: str = ""
+
+
+class _GitLabAuthor(Struct):
+    id: int = 0
+
+
+class _GitLabNote(Struct):
+    body: str = ""
+    author: _GitLabAuthor | None = None
+    noteable_iid: int | None = None
+    noteable_type: str = ""
+    system: bool = False
+
+
+class _GitLabMember(Struct):
+    access_level: int = 0
+    state: str = "active"
+
+
+_DEVELOPER: Final = 30
+"""The access level of GitLab from which a member may push."""
 
 
 class _GitLabMerge(Struct):
@@ -261,6 +335,22 @@ class GitLabPulls(_WithWholeCommits):
         }
         path = f"{self._project(repository)}/statuses/{quote(commit)}"
         return PullRequestCall("POST", path, body | ({"target_url": url} if url else {}))
+
+    def comment_path(self, repository: str, number: int, id: str) -> str:
+        return f"{self._project(repository)}/merge_requests/{number}/notes/{quote(id)}"
+
+    def read_sent_comment(self, body: bytes, number: int) -> SentComment:
+        one = read_json(body, _GitLabNote)
+        is_of_pull = one.noteable_type == "MergeRequest" and not one.system
+        author = str(one.author.id) if one.author and one.author.id else ""
+        return SentComment(one.body, author, one.noteable_iid or number if is_of_pull else 0)
+
+    def permission_path(self, repository: str, author: str) -> str:
+        return f"{self._project(repository)}/members/all/{quote(author)}"
+
+    def may_write(self, body: bytes) -> bool:
+        member = read_json(body, _GitLabMember)
+        return member.access_level >= _DEVELOPER and member.state == "active"
 
 
 class _Href(Struct):
@@ -391,6 +481,18 @@ class BitbucketPulls:
         return PullRequestCall(
             "POST", f"/repositories/{quote(repository)}/commit/{quote(commit)}/statuses/build", body
         )
+
+    def comment_path(self, repository: str, number: int, id: str) -> str:
+        return ""  # it tells the rights of others to administrators alone
+
+    def read_sent_comment(self, body: bytes, number: int) -> SentComment:
+        raise NotImplementedError
+
+    def permission_path(self, repository: str, author: str) -> str:
+        raise NotImplementedError
+
+    def may_write(self, body: bytes) -> bool:
+        return False
 
 
 _FORMS: Final[Mapping[str, PullRequestForm]] = {

@@ -70,6 +70,11 @@ DELETE FROM git_push WHERE service = ''
 class GitPushTable(Table):
     __slots__ = ()
 
+    async def comments(self, webhook: str, limit: int) -> list[GitPushRow]:
+        """Returns the comments with commands that came to a webhook and were not read yet, oldest first."""
+        rows = await self._session.all(UNPROCESSED, webhook, PushResult.COMMENT)
+        return [GitPushRow(*row) for row in rows[:limit]]
+
     async def waiting(self, webhook: str) -> list[GitPushRow]:
         """Returns the pushes that came to a webhook and were not passed on to services yet."""
         return [
@@ -107,6 +112,9 @@ class GitPushChanges(GitPushTable):
         """Sets the result of rows that are RECEIVED."""
         values = [(result, note, row.id, PushResult.RECEIVED) for row in rows]
         await self._session.many(SET_RESULT, values)
+
+    async def settle_comment(self, row: GitPushRow, result: PushResult, note: str) -> None:
+        await self._session.many(SET_RESULT, [(result, note, row.id, PushResult.COMMENT)])
 
     async def turn(self, webhook: str, before: PushResult, after: PushResult) -> None:
         """Sets the result of all deliveries to a webhook that have another one."""

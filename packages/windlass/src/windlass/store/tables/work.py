@@ -31,6 +31,7 @@ _QUEUES: Final = {
     "look at pull requests": Queue.DELIVER,
     "preview": Queue.BRANCHES,
     "image push": Queue.DELIVER,
+    "comment commands": Queue.DELIVER,
     "run": Queue.RUNS,
 }
 """Kinds of work with a queue of their own. All other kinds use the queue QUICK."""
