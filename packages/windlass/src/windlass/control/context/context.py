@@ -19,6 +19,7 @@ from windlass.base.locks import Locks
 from windlass.base.zones.provider import ZoneProvider
 from windlass.config import Settings
 from windlass.control.context.authority import Authority, Visits
+from windlass.control.context.deployed_ports import DeployedPorts
 from windlass.control.context.domain_checks import DomainChecks
 from windlass.control.context.git_reader import GitReader, LimitedGitReader
 from windlass.control.context.git_servers import GitServers
@@ -155,6 +156,7 @@ class Context(Struct, frozen=True, kw_only=True):
     git_servers: GitServers = field(default_factory=GitServers)
     """The APIs of git servers, with their answers and rate limits."""
     domain_checks: DomainChecks = field(default_factory=DomainChecks)
+    deployed_ports: DeployedPorts = field(default_factory=DeployedPorts)
     usage: UsageHistory = field(default_factory=UsageHistory)
     """The resource usage and requests of services in the last hour."""
     meters: Meters = field(default_factory=Meters)

@@ -372,7 +372,7 @@ async def announce(
 
 async def version_of(reads: Reads, deployment: str | None) -> str:
     """Returns the version of a deployment, such as v3; empty without a deployment."""
-    row = await reads.deployments.get(deployment) if deployment else None
+    row = await reads.deployments.past(deployment) if deployment else None
     return f"v{row.number}" if row else ""
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from windlass.control.context.context import Context
+from windlass.control.context.deployed_ports import Ports
 from windlass.control.records.deployments import status_of
 from windlass.control.records.domains import domain_names, plain_name, port_of_domains
 from windlass.control.records.own_certificates import remark_about, secure_names
@@ -12,25 +15,27 @@ from windlass.core.declare.document import Document
 from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.words.naming import enum_value
 from windlass.engines.workload import Workload, WorkloadPort
-from windlass.store import NameRow, Reads, Row
+from windlass.store import DeploymentRow, NameRow, Reads, Row
+
+_MAX_SEARCHED_DEPLOYMENTS: Final = 20
+"""The number of deployments among which the last workload is searched."""
 
 
 async def links_of(ctx: Context, reads: Reads, service: Row) -> list[Document]:
     """Returns the links of a service's public ports; empty before its first deployment."""
     status = await status_of(reads, service)
-    deployment = await reads.deployments.get(status.serving) if status.serving else None
-    workload = decrypt_workload(ctx, deployment) if deployment else await last_workload(ctx, service.id)
-    if workload is None:
+    ports = await _ports_of(ctx, reads, service.id, status.serving)
+    if not ports:
         return []
     names, place = await reads.names.of(service.id), await ctx.places.of(service.id)
     secure = await secure_names(ctx, reads, service.id)
     links: list[Document] = []
-    if port := port_of_domains(workload.ports):
+    if port := port_of_domains(ports):
         for name in map(plain_name, domain_names(names)):
             number = ctx.settings.visited_https_port if name in secure else place.http_port
             url = _url(name, number, port.path, is_secure=name in secure)
             links.append(_link(service, port, url, number, default=False))
-    for port in workload.ports:
+    for port in ports:
         if (external := listens(port)) is not None:
             scheme = "http" if by_name(port) else "tcp"
             url = f"{scheme}://{place.public_host}:{external}"
@@ -45,6 +50,27 @@ async def links_of(ctx: Context, reads: Reads, service: Row) -> list[Document]:
     # Domains of the user come first: people and commands open the first address.
     of_domains = len(domain_names(names)) if links else 0
     return [*links[:of_domains], *sorted(links[of_domains:], key=lambda link: not link["is_default"])]
+
+
+async def _ports_of(ctx: Context, reads: Reads, service: str, serving: str | None) -> Ports:
+    """Returns the ports of the workload that serves, or else of the last one, as `last_workload` finds it."""
+    deployment = await reads.deployments.past(serving) if serving else None
+    if deployment is not None:
+        return await _ports_of_deployment(ctx, reads, deployment)
+    for row in await reads.deployments.latest(service, _MAX_SEARCHED_DEPLOYMENTS):
+        if (ports := await _ports_of_deployment(ctx, reads, row)) is not None:
+            return ports
+    return None
+
+
+async def _ports_of_deployment(ctx: Context, reads: Reads, deployment: DeploymentRow) -> Ports:
+    if ctx.deployed_ports.knows(deployment):
+        return ctx.deployed_ports.of(deployment)
+    whole = await reads.deployments.get(deployment.id)
+    workload = decrypt_workload(ctx, whole) if whole else None
+    ports = tuple(workload.ports) if workload else None
+    ctx.deployed_ports.keep(deployment, ports)
+    return ports
 
 
 def _link(
@@ -80,7 +106,7 @@ def host_of(ctx: Context, host_row: NameRow, domain: str = "") -> str:
 async def last_workload(ctx: Context, service: str) -> Workload | None:
     """Returns the last workload of a service that does not run. Its links then lead to a page with the
     reason."""
-    for row in await ctx.store.reads.deployments.latest(service, 20):
+    for row in await ctx.store.reads.deployments.latest(service, _MAX_SEARCHED_DEPLOYMENTS):
         if workload := await workload_of(ctx, row.id):
             return workload
     return None

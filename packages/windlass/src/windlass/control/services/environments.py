@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid
+from windlass.base.fair_share import FairShare
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.context.places import cluster_of
@@ -275,11 +276,10 @@ async def list_statuses(ctx: Context, call: Call) -> Reply:
 @reads("environment.link")
 async def read_links(ctx: Context, call: Call) -> Reply:
     environment = await target(ctx.store.reads, call)
-    links = [
-        encode(link)
-        for service in await services_of(ctx, ctx.store.reads, environment)
-        for link in await links_of(ctx, ctx.store.reads, service)
-    ]
+    links, share = list[bytes](), FairShare()
+    for service in await services_of(ctx, ctx.store.reads, environment):
+        links += [encode(link) for link in await links_of(ctx, ctx.store.reads, service)]
+        await share.pause()
     return Reply(results(links))
 
 

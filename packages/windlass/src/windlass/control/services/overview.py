@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Final
-
 from msgspec import Raw, Struct
 
 from windlass.base.clock import stamp
+from windlass.base.fair_share import FairShare
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import version_of
@@ -22,9 +20,6 @@ from windlass.core.declare.stored import NamedDocument
 from windlass.families.environment import EnvironmentShown
 from windlass.families.organization import ServicesQuery
 from windlass.store import Row
-
-_AT_ONCE: Final = 20
-"""Number of services after which other tasks of the event loop get a turn."""
 
 
 class ServicePlace(Struct, frozen=True):
@@ -53,11 +48,10 @@ async def list_services(ctx: Context, call: Call) -> Reply:
     org = await target(ctx.store.reads, call)
     places = await _places(ctx, call, org.id)
     above: dict[str, Row] = {}
-    bodies = []
-    for number, place in enumerate(places[slice_of(call)], 1):
+    bodies, share = [], FairShare()
+    for place in places[slice_of(call)]:
         bodies.append(encode(await _document_of(ctx, call, place, above)))
-        if number % _AT_ONCE == 0:
-            await asyncio.sleep(0)
+        await share.pause()
     return Reply(results(bodies, *paging(call), len(places)))
 
 

@@ -31,6 +31,7 @@ OPEN_STATES: Final = ", ".join(f"'{progress}'" for progress in Progress if progr
 _COLUMNS: Final = columns(DeploymentRow)
 _WITHOUT_WORKLOAD: Final = _COLUMNS.replace("sealed", "NULL AS sealed")
 GET: Final = f"SELECT {_COLUMNS} FROM deployment WHERE id = $1"
+GET_PAST: Final = f"SELECT {_WITHOUT_WORKLOAD} FROM deployment WHERE id = $1"
 OPEN: Final = f"""
 SELECT {_COLUMNS} FROM deployment
 WHERE service = $1 AND status IN ({OPEN_STATES}) ORDER BY number"""
@@ -69,6 +70,11 @@ class DeploymentTable(Table):
 
     async def get(self, id: str) -> DeploymentRow | None:
         row = await self._session.one(GET, id)
+        return DeploymentRow(*row) if row else None
+
+    async def past(self, id: str) -> DeploymentRow | None:
+        """Returns a deployment without its workload."""
+        row = await self._session.one(GET_PAST, id)
         return DeploymentRow(*row) if row else None
 
     async def open(self, service: str) -> list[DeploymentRow]:
