@@ -547,3 +547,39 @@ def test_a_base_image_with_volumes_triggers_or_a_user_waits_for_buildkit():
     assert is_plain_image({"Config": {"User": "0"}})
     assert not is_plain_image({"Config": {"User": "1000"}})
     assert not is_plain_image({"Config": {"OnBuild": ["WORKDIR /app"]}})
+
+
+def test_labels_are_left_out_where_steps_would_have_them():
+    text = "FROM a AS one\nLABEL x=y\nONBUILD LABEL z=1\nFROM one\nRUN make\n"
+    shown = Around(service="acme", scope="s", arguments={}, platform=PLATFORM, heredocs=True)
+    assert b"LABEL" in rewritten(text, shown).text
+    hidden = replace(shown, hides_labels=True, labels={"a": ("traefik.enable", "b")})
+    assert [line for line in rewritten(text, hidden).text.splitlines() if b"LABEL" in line] == [
+        b'LABEL traefik.enable="" b=""'
+    ]
+
+
+@pytest.mark.parametrize("name", ['a"b', "$HOME", "a b", "a=b", ""])
+def test_a_base_image_with_a_label_that_cannot_be_emptied_is_refused(name):
+    around = Around(
+        service="acme",
+        scope="s",
+        arguments={},
+        platform=PLATFORM,
+        heredocs=True,
+        hides_labels=True,
+        labels={"a": (name,)},
+    )
+    with pytest.raises(BuildError, match="it has a label named"):
+        rewritten("FROM a\nRUN make\n", around)
+
+
+def test_a_base_image_that_sets_labels_in_later_builds_is_refused():
+    with pytest.raises(BuildError, match="ONBUILD LABEL"):
+        check_image(
+            "a",
+            {"Id": "sha256:1", "Os": "linux", "Architecture": "amd64", "Config": {"OnBuild": ["LABEL a=b"]}},
+            "acme",
+            "l",
+            "linux/amd64",
+        )

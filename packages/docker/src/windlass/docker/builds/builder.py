@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -40,9 +40,10 @@ from windlass.docker.builds.guard import (
     is_plain_image,
     rewritten,
 )
-from windlass.docker.builds.image_metadata import NOTES_LABEL, notes_of
+from windlass.docker.builds.image_metadata import NOTES_LABEL, notes_of, parse_exposed
 from windlass.docker.builds.leftover_steps import LeftSteps
 from windlass.docker.builds.progress import BuildProgress, parts_of
+from windlass.docker.builds.step_labels import label_names
 from windlass.docker.builds.step_scores import raised_scores
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import REFUSED_PREFIX, AnswerTooLong
@@ -88,7 +89,6 @@ _MAX_MEMORY: Final = 2048
 _MAX_CPU: Final = 2000
 """Processor time of a build, in thousandths of a core."""
 _TAG_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_PORT_PATTERN = re.compile(r"([0-9]{1,5})(?:/tcp|(/udp))?")
 _log = log("builders.docker")
 
 
@@ -292,6 +292,7 @@ class DockerBuilder:
             digests=digests,
             inherited=inherited(bases),
             has_volumes=any(map(engine_version.has_volumes, bases)),
+            labels=label_names(read.guarded.images, bases),
         )
         guarded = await _rewrite(read.chosen, around)
         if guarded.leaves_out_caches:
@@ -412,6 +413,7 @@ class DockerBuilder:
             stage=dockerfile.stage,
             refuses_mounts=engine_version.trusts_devices(version),
             refuses_volumes=engine_version.trusts_devices(version) and not kit,
+            hides_labels=not kit,
         )
 
     def _scope(self, order: Order) -> str:
@@ -470,7 +472,7 @@ class DockerBuilder:
         if metadata is None:
             return None
         config = metadata.get("Config") or {}
-        ports, others = _parse_exposed(config.get("ExposedPorts") or {})
+        ports, others = parse_exposed(config.get("ExposedPorts") or {})
         if say and others:
             say(f"EXPOSE {others[0][:40]} is not published: it is no TCP or UDP port")
         if say and len(ports) > MAX_EXPOSED_PORTS:
@@ -563,15 +565,6 @@ class DockerBuilder:
 async def _rewrite(dockerfile: ChosenDockerfile, around: Around) -> Rewritten:
     text = dockerfile.files.text.decode(errors="surrogateescape")
     return await subprocesses.in_thread(rewritten, text, around)
-
-
-def _parse_exposed(names: Iterable[str]) -> tuple[list[int], list[str]]:
-    """Parses EXPOSE entries, which base images may set to anything. Returns the TCP ports, and the entries
-    that are neither TCP nor UDP ports."""
-    known = {name: _PORT_PATTERN.fullmatch(name) for name in names}
-    others = [name for name, port in known.items() if port is None or not 0 < int(port[1]) < 65_536]
-    tcp = {int(port[1]) for name, port in known.items() if port and not port[2] and name not in others}
-    return sorted(tcp), sorted(others)
 
 
 def _ref(service: str, key: str) -> str:

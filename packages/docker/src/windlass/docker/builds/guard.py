@@ -24,6 +24,7 @@ from windlass.builders.instructions import UNCERTAIN, DockerfileError, Heredoc, 
 from windlass.builders.substitution import BadWord, substitute
 from windlass.docker.builds.engine_version import UPDATE, step_with_volumes
 from windlass.docker.builds.expansion import FromImages, check_expansion
+from windlass.docker.builds.step_labels import emptied_labels, sets_labels
 from windlass.engines.image_names import NOT_ITS_OWN, is_ours, with_registry
 
 SCOPE_ARGUMENT: Final = "WINDLASS_BUILD_SCOPE"
@@ -59,7 +60,7 @@ _PLAIN_SOURCE_PATTERN: Final = re.compile(r"[^$'\"\\`]*")
 _WILD_CARD_PATTERN: Final = re.compile(r"[*?\[]")
 _ROOT_USERS: Final = ("root", "0")
 _ALLOWED_NETWORKS: Final = ("default", "none")
-_NOT_AS_TRIGGER: Final = ("ADD", "RUN")
+_NOT_AS_TRIGGER: Final = ("ADD", "LABEL", "RUN")
 """Instructions not allowed in a base image's ONBUILD: they would run before the cache scope is set, or
 without being checked here."""
 _ALLOWED_MOUNTS: Final = ("bind", "cache", "tmpfs")
@@ -106,6 +107,11 @@ class Around(Struct, frozen=True, kw_only=True):
     """Whether steps have the volumes of images, and could reach the engine's machine with them."""
     has_volumes: bool = False
     """Whether base images have volumes."""
+    hides_labels: bool = False
+    """Whether steps would have the labels of their image. Proxies and other programs of the operator obey
+    labels of containers."""
+    labels: Mapping[str, tuple[str, ...]] = {}
+    """Names of the labels of checked images, by the name of the image in the Dockerfile."""
     stage: str | None = None
     """Name of the target stage; None for the last stage."""
     inherited: FromImages = FromImages()
@@ -247,6 +253,7 @@ class _DockerfileWriter:
         for stage, start in zip(self._read.stages, self._read.starts, strict=True):
             yield self._write_from(stage, start)
             yield f"ARG {SCOPE_ARGUMENT}={self._around.scope}"
+            yield from self._emptied_labels(stage)
             yield from self._stage(stage)
 
     def is_plain(self) -> bool:
@@ -299,6 +306,11 @@ class _DockerfileWriter:
         named = f" AS {stage.name}" if stage.name else ""
         return self._line(stage.line, f"FROM {base}{named}")
 
+    def _emptied_labels(self, stage: Stage) -> Iterator[str]:
+        base = self._read.read(stage.line, stage.base, self._outer)
+        if self._around.hides_labels and self._read.earlier(base, stage) is None:
+            yield from emptied_labels(stage.line, base, self._around.labels.get(base, ()))
+
     def _check_platform(self, line: int, written: str) -> None:
         platform, own = self._read.read(line, written, self._outer), self._around.platform["TARGETPLATFORM"]
         if not _is_platform(platform, own):
@@ -311,6 +323,8 @@ class _DockerfileWriter:
     def _stage(self, stage: Stage) -> Iterator[str]:
         variables: dict[str, str] = {}
         for instruction in stage.instructions:
+            if self._around.hides_labels and sets_labels(instruction):
+                continue
             line = self._line(instruction.line, self._instruction(stage, instruction, variables))
             _check_heredocs(instruction, line)
             yield line

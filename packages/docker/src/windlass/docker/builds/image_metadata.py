@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ from windlass.engines.workload import Artifact, StaticSite
 
 NOTES_LABEL: Final = "windlass.recipe"
 """Name of the label that stores `ImageNotes` as JSON."""
+_PORT_PATTERN = re.compile(r"([0-9]{1,5})(?:/tcp|(/udp))?")
 
 
 class ImageNotes(Struct, frozen=True, omit_defaults=True):
@@ -46,3 +48,12 @@ def notes_of(labels: Mapping[str, str]) -> ImageNotes:
         return read_json(labels.get(NOTES_LABEL) or "{}", ImageNotes)
     except BadJson:
         return ImageNotes()  # the label was set by a Dockerfile, not by Windlass
+
+
+def parse_exposed(names: Iterable[str]) -> tuple[list[int], list[str]]:
+    """Parses EXPOSE entries, which base images may set to anything. Returns the TCP ports, and the entries
+    that are neither TCP nor UDP ports."""
+    known = {name: _PORT_PATTERN.fullmatch(name) for name in names}
+    others = [name for name, port in known.items() if port is None or not 0 < int(port[1]) < 65_536]
+    tcp = {int(port[1]) for name, port in known.items() if port and not port[2] and name not in others}
+    return sorted(tcp), sorted(others)
