@@ -209,7 +209,12 @@ async def _runs(plot: Plot, thing: Thing) -> dict[str, Any]:
 
 
 async def _ran_earlier(plot: Plot, thing: Thing) -> dict[str, Any]:
-    return {"deployment_id": await plot.ran(thing)}
+    if thing.family in registry().services:
+        return {"deployment_id": await plot.ran(thing)}
+    service, *_ = await _services(plot, thing)
+    earlier = await plot.ran(service)
+    await plot.deployed(service)  # so that the rollback has something to do
+    return {"deployment_id": earlier}
 
 
 async def _chosen_to_deploy(plot: Plot, thing: Thing) -> dict[str, Any]:

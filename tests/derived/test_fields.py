@@ -203,6 +203,7 @@ NO_TIMES = ("yesterday", "-1", "1.5", "1" * 20, "2026-13-01T00:00:00Z", "2026-01
 NOT_THESE = {
     "span": ["", "1", "2h", "1H", "24h "],
     "since": NO_MOMENTS,
+    "at": NO_MOMENTS,
     "until": NO_MOMENTS,
     "search": ("x" * 1025,),
     "imageName": ("Acme", "a b", "a:1", "/a", "x" * 256),

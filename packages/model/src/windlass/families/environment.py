@@ -24,6 +24,13 @@ from windlass.core.declare.fields import (
 )
 from windlass.core.declare.queries import Removal
 from windlass.core.declare.resource import Family, Owner, ServiceLists, Shown, Spec, clash
+from windlass.core.declare.rollbacks import (
+    ROLLBACK_OF_ENVIRONMENT,
+    SHOW_ENVIRONMENT_DIFFERENCE,
+    EnvironmentRollback,
+    EnvironmentRollbackDifference,
+    EnvironmentRollbackQuery,
+)
 from windlass.core.declare.traits import (
     CancelRequest,
     Link,
@@ -255,6 +262,21 @@ ENVIRONMENT_ACTIONS = (
         EnvironmentStatus,
         "Deploy all services again, the same versions",
         "With the present settings. A service that is skipped in its deployment stage is left out.",
+    ),
+    _start(
+        "rollback",
+        EnvironmentStatus,
+        "Go back to an earlier deployment of the environment",
+        ROLLBACK_OF_ENVIRONMENT,
+        body=EnvironmentRollback,
+        also=(409,),
+    ),
+    get(
+        "rollbackDifference",
+        EnvironmentRollbackDifference,
+        "Show what a rollback would change",
+        SHOW_ENVIRONMENT_DIFFERENCE,
+        query=EnvironmentRollbackQuery,
     ),
     _start("stop", EnvironmentStatus, "Stop all services", "Data, settings and history stay."),
     post(

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from windlass.base import ids
 from windlass.core.declare.fields import Id, Maybe, absent, example, id_of_subject, shaped
+from windlass.core.declare.queries import Moment
 from windlass.core.declare.resource import Shown
 from windlass.core.declare.spec import Spec
 
@@ -114,6 +115,54 @@ class RollbackDifference(Shown):
     ] = []
 
 
+class EnvironmentRollbackQuery(Spec):
+    """Selects the state of an environment to go back to. Without a choice, it is the one before the newest
+    deployment that serves."""
+
+    deployment_id: Annotated[
+        Maybe[Id],
+        Meta(description="A deployment of the environment: the id of an entry of its history"),
+        example("db01511f-abe4-5113-a2dc-90c7f2efb14a"),
+    ] = absent
+    at: Annotated[Moment, Meta(description="A time: back to what ran then; `deployment_id` wins")] = ""
+
+
+class EnvironmentRollback(EnvironmentRollbackQuery):
+    settings: KeptSettings = absent
+
+
+class ServiceDifference(RollbackDifference):
+    """What a rollback of its environment changes at a service."""
+
+    is_deployed: Annotated[
+        bool, Meta(description="Whether the rollback deploys it; otherwise, it runs as it did then")
+    ]
+    reason: Annotated[str, Meta(description="Why it is left out; empty if it is not")] = ""
+
+
+class EnvironmentRollbackDifference(Shown):
+    """What a rollback of an environment changes."""
+
+    environment_id: Annotated[Id, id_of_subject()]
+    changes: Annotated[
+        list[RollbackChange], Meta(description="Variables and secrets of the environment itself")
+    ]
+    missing: Annotated[
+        list[str], Meta(description="Keys of secrets of the environment that were deleted since"), example([])
+    ] = []
+    services: list[ServiceDifference]
+
+
+SHOW_ENVIRONMENT_DIFFERENCE: Final = (
+    "Compares each service, and the variables of the environment, with an earlier deployment of the "
+    "environment or an earlier time, and changes nothing."
+)
+ROLLBACK_OF_ENVIRONMENT: Final = (
+    "Each service goes back to the version that it ran then, with its settings, variables and secrets, and "
+    "so do the variables of the environment: all or nothing, as one deployment of the environment, in the "
+    "order of its stages. Services that run as they did then are not deployed. Those that are newer, or are "
+    "skipped in their stage, are left out. 409 if a secret was deleted since."
+)
 SHOW_DIFFERENCE: Final = (
     "Compares the present settings, variables and secrets with those of an earlier deployment, and changes "
     "nothing. Values of secrets are not shown. The variables of levels above are shared with other services "

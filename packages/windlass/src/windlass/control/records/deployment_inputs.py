@@ -48,6 +48,9 @@ class KeptInputs(Struct, frozen=True):
     """The tag of the service."""
     levels: list[KeptLevel]
 
+    def has(self, level: str) -> bool:
+        return any(kept.id == level for kept in self.levels)
+
     def of(self, level: str) -> list[KeptVariable]:
         return next((kept.variables for kept in self.levels if kept.id == level), [])
 

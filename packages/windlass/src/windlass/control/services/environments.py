@@ -140,7 +140,7 @@ async def act_on_all(ctx: Context, tx: Tx, call: Call) -> Reply:
         deployment, _ = await SERVICE_ACTIONS[name](ctx, tx, call, service, None)
         call = with_group(call, deployment)
     first = call.group or environment.id
-    return await _note_request(ctx, tx, call, environment, _ENVIRONMENT_ACTIONS[name].alone, first)
+    return await note_request(ctx, tx, call, environment, _ENVIRONMENT_ACTIONS[name].alone, first)
 
 
 @writes(*(f"environment.service/{name}" for name in _SERVICE_ACTIONS))
@@ -170,7 +170,7 @@ async def cancel_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     return Reply(encode(await status_of_environment(ctx, tx, call, environment)))
 
 
-async def _note_request(
+async def note_request(
     ctx: Context, tx: Tx, call: Call, environment: Row, state_without_services: State, request: str
 ) -> Reply:
     """Records a request in the status of the environment, and returns the status. An environment without

@@ -31,15 +31,22 @@ from windlass.store import Row, Tx, route_topic
 _INSTEAD = f'or send {{"settings": "{PRESENT}"}} to keep the present settings'
 
 
-async def go_back(ctx: Context, tx: Tx, call: Call, difference: ReleaseDifference) -> Row:
-    """Writes the settings and variables of a service back. Returns the service as it is then."""
+async def go_back(
+    ctx: Context,
+    tx: Tx,
+    call: Call,
+    difference: ReleaseDifference,
+    recreated: dict[str, Row] | None = None,
+) -> Row:
+    """Writes the settings and variables of a service back. Returns the service as it is then. `recreated`:
+    variables of its environment that were created again, by their former ids."""
     service, version = difference.service, f"v{difference.earlier.number}"
     refuse_missing(difference.own.missing, version)
     if not difference.goes_back:
         return service
     await require_write(tx, call, service)
     try:
-        await restore_variables(ctx, tx, call, difference.own.changes)
+        await restore_variables(ctx, tx, call, difference.own.changes, {**(recreated or {})})
         if difference.settings:
             await _restore_settings(ctx, tx, call, difference)
     except (Invalid, Conflict) as refusal:
@@ -74,14 +81,15 @@ async def _restore_settings(ctx: Context, tx: Tx, call: Call, difference: Releas
         tx.nudge(route_topic(service.id))
 
 
-async def restore_variables(ctx: Context, tx: Tx, call: Call, changes: Iterable[VariableChange]) -> None:
+async def restore_variables(
+    ctx: Context, tx: Tx, call: Call, changes: Iterable[VariableChange], recreated: dict[str, Row]
+) -> None:
     """Writes variables and secrets of one level back. Derived variables come last, because they refer to
-    others."""
+    others. Adds those that are created again to `recreated`, by their former ids."""
     wanted = [change for change in changes if not change.reason]
     for change in wanted:
         if change.former is None and change.present is not None:
             await _remove(ctx, tx, call, change.present)
-    recreated: dict[str, Row] = {}
     for change in sorted(wanted, key=lambda change: bool(_original_of(change.former))):
         if change.former is None:
             continue

@@ -66,12 +66,12 @@ async def show_difference(ctx: Context, call: Call) -> Reply:
     version = call.asked(RollbackQuery).deployment_id or None
     earlier = await _find_earlier(ctx, source, service, version, with_settings=True)
     if earlier is None:
-        return Reply(encode(_no_difference(service)))
+        return Reply(encode(no_difference(service)))
     difference = await difference_of(ctx, source, service, earlier)
     return Reply(encode(await shown_difference(ctx, source, difference)))
 
 
-def _no_difference(service: Row) -> Document:
+def no_difference(service: Row) -> Document:
     """Returns the answer for a service that has no earlier release."""
     return {
         "service_id": service.id,
@@ -92,7 +92,7 @@ async def shown_difference(ctx: Context, reads: Reads, difference: ReleaseDiffer
         "deployment_id": earlier.id,
         "number": earlier.number,
         "same_build": not ctx.kinds[service.family].has_versions
-        or (serving is not None and _has_same_build(details, particulars(serving))),
+        or (serving is not None and has_same_build(details, particulars(serving))),
         "settings_known": difference.is_known,
         "changes": difference.shown(),
         "missing": difference.own.missing,
@@ -104,7 +104,7 @@ async def shown_difference(ctx: Context, reads: Reads, difference: ReleaseDiffer
     return document
 
 
-def _has_same_build(one: Particulars, other: Particulars) -> bool:
+def has_same_build(one: Particulars, other: Particulars) -> bool:
     return bool(one.made and other.made and one.made.artifact == other.made.artifact)
 
 
@@ -162,7 +162,7 @@ async def _is_other(
     with_settings: bool,
 ) -> bool:
     details, present = particulars(earlier), particulars(serving)
-    if ctx.kinds[service.family].has_versions and not _has_same_build(details, present):
+    if ctx.kinds[service.family].has_versions and not has_same_build(details, present):
         return True
     return with_settings and not await is_same_release(reads, ctx, service, earlier.id, serving.id)
 

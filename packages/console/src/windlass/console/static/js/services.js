@@ -5,6 +5,7 @@ import { h } from "./dom.js";
 import { forgetEdits } from "./edits.js";
 import { ago } from "./format.js";
 import { confirm, dialog, say, link } from "./parts.js";
+import { askForService } from "./rolling_back.js";
 import { words } from "./words.js";
 
 /** What an action will do: services of some kinds do something else than others. */
@@ -72,7 +73,14 @@ export async function rollBack(place, path, name, deployments, present) {
     h("div", { class: "dialog-actions" }, h("button", { type: "button", class: "button", onclick: () => finish() }, words.cancel)),
   ]);
   if (!chosen) return;
-  await api.post(`${path}/rollback`, { deployment_id: chosen.id });
+  await rollBackTo(place, path, name, chosen);
+}
+
+/** Shows what differs from an earlier deployment, and goes back to it. */
+export async function rollBackTo(place, path, name, deployment) {
+  const body = await askForService(path, name, deployment, willOf(path, "rollback", words.rollback.will));
+  if (!body) return;
+  await api.post(`${path}/rollback`, body);
   await openNewest(place, path);
 }
 

@@ -128,7 +128,11 @@ export const words = {
   clone: { button: "Clone", title: (name) => `Clone ${name}`, nameOf: (name) => `${name}-copy`, will: "The copy has the settings, the variables and the secrets, and no data. Nothing of it runs until it is deployed." },
   rollback: {
     button: "Roll back", here: "Roll back to this", title: (name) => `Roll back ${name}`, to: (name, number) => `Roll back ${name} to v${number}`, none: "There is no earlier version to go back to.", sameBuild: "the same commit as now", otherBuild: "another commit than now",
-    will: "The chosen version is started again with the variables of now. What serves goes on until it is ready.",
+    will: "The chosen version is started again, with its settings, variables and secrets. What serves goes on until it is ready. Built-in variables, storage, names and domains stay.",
+    willOfEnvironment: "Each service goes back to the version that it ran then, with its settings, variables and secrets, in the order of the stages. Services that run so already are not deployed.",
+    chooseEnvironment: "Choose the deployment of the environment to go back to.", done: (name) => `${name} goes back.`, keep: "Keep the present settings, variables and secrets", unknown: "The settings of that version were not kept, so the present ones stay.",
+    changes: "Differences", present: "Now", former: "Then", absent: "none", changed: "changed", secret: "secret", same: "It runs as it did then.", version: (number, isSame) => `Back to v${number}, ${isSame ? "the same build" : "another build"}.`,
+    missing: (keys) => `Create these secrets again first, because they were deleted since: ${keys.join(", ")}`,
   },
   remove: { button: "Delete", title: (name) => `Delete ${name}`, will: "The service, its deployments, logs and data are deleted. This cannot be undone.", forGood: "It is deleted. This cannot be undone.", done: (name) => `${name} is deleted.` },
 

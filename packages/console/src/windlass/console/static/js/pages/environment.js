@@ -70,6 +70,7 @@ export function render(state, place) {
           services.length > 0 && button(text.stopAll, () => stopAll(state), { plain: true, needs: ["POST", `${path}/stop`] }),
           !environment.preview && button(words.previews.button, () => place.go(`${path}/preview`), { plain: true }),
           button(text.hours, async () => (await import("../running_hours.js")).editHours(path), { plain: true, needs: ["PUT", `${path}/deploymentRule/current`] }),
+          services.length > 0 && button(words.rollback.button, async () => (await import("../rolling_back.js")).rollBackEnvironment(path, environment.name), { plain: true, icon: "undo-2", needs: ["POST", `${path}/rollback`] }),
           button(words.clone.button, async () => (await import("../cloning.js")).clone(state.document, place, path, environment), { plain: true, needs: ["POST", `${path}/clone`] }),
           button(words.remove.button, () => remove(state, place), { plain: true, danger: true, needs: ["DELETE", path] }),
         ]),

@@ -3,8 +3,8 @@
 import { api } from "../../api.js";
 import { h } from "../../dom.js";
 import { commandFor } from "../../equivalents.js";
-import { button, confirm, empty, table } from "../../parts.js";
-import { isVersion, openNewest, willOf } from "../../services.js";
+import { button, empty, table } from "../../parts.js";
+import { isVersion, rollBackTo } from "../../services.js";
 import { words } from "../../words.js";
 import { serving } from "../service.js";
 import { deploymentColumns } from "./overview.js";
@@ -26,13 +26,7 @@ export function render(state, place) {
 
 function goBack(state, place, deployment) {
   if (!isVersion(deployment) || !state.can("rollback")) return null;
-  return button(words.rollback.here, () => rollBackTo(state, place, deployment), { small: true, needs: ["POST", `${state.path}/rollback`] });
-}
-
-async function rollBackTo({ path, service }, place, deployment) {
-  if (!(await confirm(words.rollback.to(service.name, deployment.number), willOf(path, "rollback", words.rollback.will), { action: words.rollback.button }))) return;
-  await api.post(`${path}/rollback`, { deployment_id: deployment.id });
-  await openNewest(place, path);
+  return button(words.rollback.here, () => rollBackTo(place, state.path, state.service.name, deployment), { small: true, needs: ["POST", `${state.path}/rollback`] });
 }
 
 async function more(state, place) {
