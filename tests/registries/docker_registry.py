@@ -35,6 +35,9 @@ class DockerRegistry:
         self.authority: Authority | None = authority(folder / "authority") if tls else None
         self._folder = folder
         self._trust = ssl.create_default_context(cafile=self.authority.file) if self.authority else None
+        self.webhook = ""
+        """Address that is told of pushes."""
+        self.webhook_secret = ""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -136,6 +139,10 @@ class DockerRegistry:
             "storage": {"filesystem": {"rootdirectory": str(self._folder / "data")}},
             "http": http,
         }
+        if self.webhook:
+            headers = {"Authorization": [f"Bearer {self.webhook_secret}"]}
+            endpoint = {"name": "windlass", "url": self.webhook, "headers": headers, "timeout": "5s"}
+            settings["notifications"] = {"endpoints": [endpoint | {"threshold": 5, "backoff": "1s"}]}
         if self.has_login:
             file = self._folder / "htpasswd"
             file.write_text(_HTPASSWD)
@@ -144,9 +151,12 @@ class DockerRegistry:
 
 
 @contextlib.contextmanager
-def docker_registry(folder: Path, **options: bool) -> Iterator[DockerRegistry]:
+def docker_registry(
+    folder: Path, *, webhook: str = "", webhook_secret: str = "", **options: bool
+) -> Iterator[DockerRegistry]:
     folder.mkdir(parents=True, exist_ok=True)
     registry = DockerRegistry(folder, **options)
+    registry.webhook, registry.webhook_secret = webhook, webhook_secret
     registry.start()
     try:
         yield registry
