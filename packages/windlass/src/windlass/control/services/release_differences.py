@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Struct
 
+from windlass.base.fair_share import FairShare
 from windlass.control.context.context import Context
 from windlass.control.records.deployment_inputs import KeptVariable, read_kept
 from windlass.control.variables.deriving import value_of
@@ -111,9 +112,10 @@ class ReleaseDifference(Struct, frozen=True):
 
 
 async def difference_of(
-    ctx: Context, reads: Reads, service: Row, earlier: DeploymentRow
+    ctx: Context, reads: Reads, service: Row, earlier: DeploymentRow, share: FairShare | None = None
 ) -> ReleaseDifference:
-    """Returns what a rollback of a service to an earlier deployment would change."""
+    """Returns what a rollback of a service to an earlier deployment would change. `share` lets other tasks
+    run in between, outside of transactions."""
     kept = await read_kept(reads, earlier.id)
     version = await reads.deployment_inputs.version(service.id, kept.service) if kept else None
     if kept is None or version is None:
@@ -122,14 +124,14 @@ async def difference_of(
     shared: list[VariableChange] = []
     for other in above:
         reason = f"It belongs to the {ctx.registry[other.family].noun}, which other services share"
-        found = await compare_level(ctx, reads, other, kept.of(other.id))
+        found = await compare_level(ctx, reads, other, kept.of(other.id), share)
         shared += [msgspec.structs.replace(change, reason=reason) for change in found.changes]
     return ReleaseDifference(
         service,
         earlier,
         is_known=True,
         settings=[*_setting_changes(ctx, service, version), *_advanced_changes(ctx, service, version)],
-        own=await compare_level(ctx, reads, level, kept.of(level.id)),
+        own=await compare_level(ctx, reads, level, kept.of(level.id), share),
         shared=shared,
         advanced=_known_advanced(version.body),
     )
@@ -258,7 +260,7 @@ def _as_json(value: object) -> str | None:
 
 
 async def compare_level(
-    ctx: Context, reads: Reads, level: Row, kept: Sequence[KeptVariable]
+    ctx: Context, reads: Reads, level: Row, kept: Sequence[KeptVariable], share: FairShare | None = None
 ) -> LevelDifference:
     """Returns the variables and secrets of a level that differ from kept ones."""
     scope = ctx.registry[level.family].enum_value
@@ -267,6 +269,8 @@ async def compare_level(
     changes: list[VariableChange] = []
     missing: list[str] = []
     for key in sorted(present.keys() | former.keys()):
+        if share is not None:
+            await share.pause()
         row, then = present.get(key), former.get(key)
         if row and then and (row.id, row.tag) == (then.id, then.tag):
             continue

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from windlass.base.errors import Conflict, Missing
+from windlass.base.fair_share import FairShare
 from windlass.control.context.call import Call, Reply, encode, reads, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import accept, name_of, particulars, status_of
@@ -67,7 +68,7 @@ async def show_difference(ctx: Context, call: Call) -> Reply:
     earlier = await _find_earlier(ctx, source, service, version, with_settings=True)
     if earlier is None:
         return Reply(encode(no_difference(service)))
-    difference = await difference_of(ctx, source, service, earlier)
+    difference = await difference_of(ctx, source, service, earlier, FairShare())
     return Reply(encode(await shown_difference(ctx, source, difference)))
 
 
