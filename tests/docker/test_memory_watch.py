@@ -65,6 +65,12 @@ async def test_nothing_is_ended_while_there_is_enough_memory(available, left):
     assert await ended([*HOGS, *OTHERS]) == []
 
 
+async def test_very_many_small_containers_count_what_the_engine_needs_for_them(available):
+    crowd = [("hogs", "place", "crowd", 0)] * 500
+    assert await ended([*crowd, *OTHERS]) == ["crowd"] * 500
+    assert await ended([*crowd[:200], *OTHERS]) == []
+
+
 async def test_nothing_is_ended_for_an_organization_alone_on_the_machine(available):
     assert await ended(HOGS) == []
 

@@ -23,6 +23,8 @@ CHECK_INTERVAL: Final = 1.0
 AFTER_END_SECONDS: Final = 3.0
 """Seconds after the end of a service until the next check: the kernel gives its memory back meanwhile."""
 _AT_ONCE: Final = 16
+OVERHEAD_BYTES: Final = 4 << 20
+"""Memory that the engine needs for each container, outside of its limit."""
 _log = log("engines.docker")
 
 
@@ -62,7 +64,7 @@ class MemoryWatch:
             before = uses[service].count if service in uses else 0
             uses[service] = KernelUse(
                 labels.get(names.ORGANIZATION_LABEL, ""),
-                before + size,
+                before + size + OVERHEAD_BYTES,
                 labels.get(names.ENVIRONMENT_LABEL) or service,
             )
         scarce = Scarce("memory", whole, whole - available)
