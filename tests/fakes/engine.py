@@ -82,6 +82,8 @@ class FakeEngine(RolloutEngine):
         """Every artifact that was to be made ready, in order."""
         self.logins: list[RegistryLogin | None] = []
         """The login with which each of these was asked for."""
+        self.users: list[tuple[str, str]] = []
+        """The organization and the service for which each of these was asked for."""
         self.missing = ""
         """If set, no artifact can be made ready, for this reason."""
         self.begun = 0
@@ -165,6 +167,7 @@ class FakeEngine(RolloutEngine):
             raise EngineError(self.missing)
         self.prepared.append(artifact.ref)
         self.logins.append(login)
+        self.users.append((org, service))
 
     async def export(self, artifact: Artifact, folder: str, into: Path) -> Path:
         self._answer()

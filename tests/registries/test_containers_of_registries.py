@@ -336,3 +336,12 @@ async def test_an_invalid_google_service_account_key_is_refused_by_field_name(wo
     body = {"name": "google", "kind": "GCP_ARTIFACT_REGISTRY", "config": config}
     refused = await world.post(f"/organization/{world.org}/containerRegistry", body)
     assert (refused.status, refused.message.partition(":")[0]) == (400, "config.json_credentials")
+
+
+async def test_the_image_of_a_database_is_pulled_for_its_service(world: World):
+    """The engine removes an image that no service uses, and counts those of an organization."""
+    database = await world.database(version="15")
+    assert (await world.post(f"/database/{database}/deploy", {})).status == 202
+    await world.settle()
+    assert world.engine.prepared[-1] == "postgres:15"
+    assert world.engine.users[-1] == (world.org, database)

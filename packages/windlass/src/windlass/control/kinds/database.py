@@ -62,7 +62,9 @@ class DatabaseKind(ServiceKind[Database]):
             ref = databases.image(type, version)
             artifact = Artifact(kind="image", ref=ref, key=ref)
             build_input.say(f"{type} {version} is the image {ref}")
-            await place.engine.prepare(artifact, build_input.say)
+            # With the service, so that the image is removed when no service uses it.
+            service = build_input.service
+            await place.engine.prepare(artifact, build_input.say, org=service.org, service=service.id)
         else:
             artifact = await place.servers.artifact(type, version, build_input.service.id)
             build_input.say(f"{type} {version} is {artifact.key} of this machine")
