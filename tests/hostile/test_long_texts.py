@@ -7,12 +7,16 @@ The limit of time is the negative control: an expression that backtracks takes h
 import pytest
 
 from tests.tables import rows
+from windlass.base.errors import Invalid
 from windlass.base.toml import MAX_LENGTH, parse_toml
 from windlass.builders import dockerfile
 from windlass.builders.dockerfile_hints import Shell
 from windlass.control.services.project_deployment_rules import MAX_RULES, matches
+from windlass.core.declare.validation import convert
 from windlass.core.words.webhook_payload import matches_pattern
 from windlass.docker.builds.guard import Around, BuildRefused, rewritten
+from windlass.families.environment import Environment
+from windlass.families.project import Project
 from windlass.process.builds.start import by_procfile
 from windlass.routers.builtin.access_log import LoggedHead, RequestEntry, RouterAccessLog, count_bytes
 
@@ -92,6 +96,19 @@ def test_toml_with_many_points_in_its_values_is_read():
 def test_a_webhook_pattern_with_many_stars_is_matched_in_bounded_time():
     assert matches_pattern("*a" * 120, "a" * 240)
     assert not matches_pattern("*a" * 120 + "*b", "a" * 240)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("piece", [" - at `$", "_name", "`", "a"])
+def test_a_field_with_a_name_as_long_as_a_body_is_refused_in_bounded_time(piece):
+    """The event loop writes the message while all other requests wait."""
+    name = piece * (LONG // len(piece)) + "\n"
+    for value in (1, {name: 1}):
+        with pytest.raises(Invalid) as refused:
+            convert({name: value}, Project)
+        assert len(refused.value.message) < 2000
+    with pytest.raises(Invalid, match="must be one of DEVELOPMENT"):
+        convert({"name": "a", "mode": name}, Environment)
 
 
 @pytest.mark.timeout(20)

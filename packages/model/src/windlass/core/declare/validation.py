@@ -45,7 +45,11 @@ def _pattern_of(text: str) -> str:
     )
 
 
-_PATH_SUFFIX_PATTERN = re.compile(r" - at `(\$.*)`$")
+_PATH_BEGINNING: Final = " - at `$"
+_UNKNOWN_PROBLEM: Final = "Object contains unknown field "
+_MAX_QUOTED_LENGTH: Final = 500
+"""Maximum length of an error that quotes a text of the client, which may be as long as a body. The middle of
+a longer one is left out before it is searched and compared with names."""
 _REQUIRED_PROBLEM: Final = "is required"
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^Object missing required field `(.+)`$"), _REQUIRED_PROBLEM),
@@ -71,10 +75,7 @@ def explain(error: Exception, target_type: Any = None) -> str:
 
     `target_type`: the expected type, to suggest fields in place of an unknown one.
     """
-    text = str(error)
-    at = _PATH_SUFFIX_PATTERN.search(text)
-    path = at[1].removeprefix("$").lstrip(".") if at else ""
-    text = text[: at.start()] if at else text
+    text, path = _divide(str(error))
     for pattern, form in _RULES:
         match = pattern.match(text)
         if match is None:
@@ -100,6 +101,19 @@ def explain(error: Exception, target_type: Any = None) -> str:
         reason = f"{path or 'The body'}: {form.format(*words)}".replace("\\\\Z", "$").replace("\\Z", "$")
         return reason + _in_right_form(path, text, target_type)
     return f"{path}: {text}"
+
+
+def _divide(text: str) -> tuple[str, str]:
+    """Returns the problem of an error of msgspec, and the path of the field, which may be empty."""
+    path = ""
+    if text.endswith("`"):
+        problem, begins, rest = text[:-1].rpartition(_PATH_BEGINNING)
+        if begins and len(rest) <= _MAX_QUOTED_LENGTH:
+            text, path = problem, rest.lstrip(".")
+    if len(text) > _MAX_QUOTED_LENGTH and text.startswith((_ENUM_PROBLEM, _UNKNOWN_PROBLEM)):
+        half = _MAX_QUOTED_LENGTH // 2
+        text = f"{text[:half]}…{text[-half:]}"
+    return text, path
 
 
 def _struct_at(path: str, target_type: Any) -> type[Struct] | None:
