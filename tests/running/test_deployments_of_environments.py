@@ -236,6 +236,14 @@ async def test_statuses_by_stage_have_the_times_of_the_last_deployment(world: Wo
     answer = await world.get(path)
     assert answer["environment"][_DURATION] >= 30
     assert answer["environment"]["triggered_by"] == "operator"
+    [web] = answer["stages"][2]["applications"]
+    assert [(step["step_name"], step["status"]) for step in web["steps"]["details"]] == [
+        ("DEPLOYMENT_QUEUEING", "SUCCESS"),
+        ("BUILD", "SUCCESS"),
+        ("DEPLOYMENT", "SUCCESS"),
+    ]
+    assert web["steps"]["details"][1]["duration_sec"] >= 30
+    assert web["steps"]["total_duration_sec"] >= web["steps"]["total_computing_duration_sec"] >= 30
     steps = [one["stage"].get("steps") for one in answer["stages"]]
     assert steps[1] is None, "the stage of jobs has no service"
     assert answer["environment"]["metrics"] == [steps[0], steps[2]]

@@ -54,6 +54,28 @@ async def test_an_environment_is_stopped_and_started_at_its_hours(world: World, 
     assert await world.state(f"/application/{app}") == "RUNNING"
 
 
+async def test_each_start_and_stop_is_one_deployment_of_the_environment(
+    world: World, running: tuple[str, str]
+):
+    environment, app = running
+    other = await world.application(environment)
+    await world.post(f"/application/{other}/deploy")
+    await world.settle()
+    await pass_hours(world, 5)
+    await pass_hours(world, 13)
+    for base, origin in (("", "WINDLASS"), ("/compat", "QOVERY_INTERNAL")):
+        path = f"{base}/environment/{environment}/deploymentHistoryV2"
+        start, stop, *_ = (await world.get(path))["results"]
+        assert [(one["trigger_action"], one["action_status"]) for one in (start, stop)] == [
+            ("DEPLOY", "SUCCESS"),
+            ("STOP", "SUCCESS"),
+        ]
+        for entry in (start, stop):
+            ids = {one["identifier"]["service_id"] for one in entry["stages"][0]["services"]}
+            assert ids == {app, other}
+            assert entry["auditing_data"]["origin"] == origin
+
+
 async def test_it_stays_stopped_over_the_weekend(world: World, running: tuple[str, str]):
     _, app = running
     for _ in range(4 * 24 + 6):  # until Friday evening

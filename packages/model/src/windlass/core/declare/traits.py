@@ -51,6 +51,28 @@ InstancesReady = Annotated[
 ]
 
 
+class ServiceStep(Shown):
+    """The time of a step of a deployment."""
+
+    step_name: Annotated[
+        str,
+        Meta(description="DEPLOYMENT_QUEUEING, BUILD (for an image, fetching it) or DEPLOYMENT"),
+        example("BUILD"),
+    ]
+    status: Annotated[str, Meta(description="SUCCESS, ERROR or CANCEL"), example("SUCCESS")]
+    duration_sec: Annotated[int, example(12)]
+
+
+class ServiceSteps(Shown):
+    """The times of the steps of a deployment."""
+
+    total_duration_sec: Annotated[
+        int | None, Meta(description="From the request to its end; null before that"), example(15)
+    ] = None
+    total_computing_duration_sec: Annotated[int, Meta(description="Without waiting"), example(12)] = 0
+    details: Annotated[list[ServiceStep], Meta(description="The steps that have ended")] = []
+
+
 class Status(Shown):
     """The status of a service."""
 
@@ -71,6 +93,10 @@ class Status(Shown):
     execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = ""
     deployment_request_id: Annotated[Id | None, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")] = None
     deployment_requests_count: Annotated[int, example(1)] = 0
+    steps: Annotated[
+        Maybe[ServiceSteps],
+        Meta(description="Only in `statusesWithStages`, and of the last deployment of the whole environment"),
+    ] = absent
     instances: InstancesWanted = 0
     running_instances: InstancesRunning = 0
     ready_instances: InstancesReady = 0

@@ -147,6 +147,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     release: RunReport | None = None
     """The run of the release command."""
     began: int = 0
+    built: int = 0
+    """The time at which the build ended; 0 without one."""
     ended: int = 0
     server: str = ""
     """The id of the server that began the deployment and stores its log in its data directory; empty with a

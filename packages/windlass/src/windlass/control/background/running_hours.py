@@ -51,32 +51,40 @@ async def _follow(ctx: Context, tx: Tx, claim: Claim) -> None:
         await tx.work.reschedule(claim, tx.now + _UNKNOWN_ZONE_PAUSE)
         return
     services = await services_of(ctx, tx, row)
+    follow, group = _start if event is HoursEvent.START else _stop, ""
     for service in services if event is HoursEvent.START else reversed(services):
         try:
-            await (_start if event is HoursEvent.START else _stop)(ctx, tx, service)
+            group = await follow(ctx, tx, service, group)
         except Failure as failure:  # the other services follow
             _log.warning("A service does not follow the running hours", extra={"why": failure.message})
     await tx.work.reschedule(claim, following * MINUTE)
 
 
-async def _stop(ctx: Context, tx: Tx, service: Row) -> None:
+async def _stop(ctx: Context, tx: Tx, service: Row, group: str) -> str:
+    """Stops a service. `group`: the first deployment of the same change. Returns it, or else this one."""
     status = await status_of(tx, service)
     is_being_stopped = any(row.action == Do.STOP for row in await tx.deployments.open(service.id))
     if status.serving is not None and status.state != State.STOPPED and not is_being_stopped:
-        await accept(tx, service, Do.STOP, _call(ctx, service, "stop"))
+        deployment, _ = await accept(tx, service, Do.STOP, _call(ctx, service, "stop", group))
+        return group or deployment.id
+    return group
 
 
-async def _start(ctx: Context, tx: Tx, service: Row) -> None:
+async def _start(ctx: Context, tx: Tx, service: Row, group: str) -> str:
     """Starts a service that the running hours have stopped. One that a person has stopped stays as it is."""
     status = await status_of(tx, service)
     last = await tx.deployments.get(status.deployment) if status.deployment else None
     if last is None or last.action != Do.STOP:
-        return
+        return group
     by = particulars(last).actor
     if (by.id, by.name) == (_TIMETABLE.id, _TIMETABLE.name):
-        await redeploy(ctx, tx, _call(ctx, service, "redeploy"), service, None)
+        deployment, _ = await redeploy(ctx, tx, _call(ctx, service, "redeploy", group), service, None)
+        return group or deployment.id
+    return group
 
 
-def _call(ctx: Context, service: Row, action: str) -> Call:
+def _call(ctx: Context, service: Row, action: str, group: str) -> Call:
     operation, *_ = ctx.registry.handled_by(f"{service.family}.{action}")
-    return Call(operation=operation, actor=_TIMETABLE, ids=(service.id,), dialect=_WORDS, origin=ITSELF)
+    return Call(
+        operation=operation, actor=_TIMETABLE, ids=(service.id,), dialect=_WORDS, origin=ITSELF, group=group
+    )

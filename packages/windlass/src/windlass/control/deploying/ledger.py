@@ -225,6 +225,8 @@ class Ledger:
         details.image_tag, details.digest = built.image_tag, digest
         if not details.command:  # a rollback never goes back to a command
             await keep_inputs(self.ctx, tx, current, kept)
+        if current.status == Progress.BUILDING:
+            details.built = tx.now
         named = await self._name(tx, workload)
         await move(tx, current, Progress.DEPLOYING, details, encrypt_workload(self.ctx, named))
         if current.status == Progress.BUILDING:

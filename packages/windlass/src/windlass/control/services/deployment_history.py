@@ -146,7 +146,7 @@ def _environment_entry(ctx: Context, call: Call, environment: str, group: Group)
     for past in group:
         lists[f"{past.service.family}s"].append(_part(ctx, call, past))
     status = call.dialect.exact(state_of(group))
-    return {"id": id_of(group), "status": status, **auditing_data(group), **lists}
+    return {"id": id_of(group), "status": status, **auditing_data(call, group), **lists}
 
 
 def _part(ctx: Context, call: Call, deployment: PastDeployment) -> Document:

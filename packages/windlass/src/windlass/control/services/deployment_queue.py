@@ -28,14 +28,14 @@ from windlass.store import Reads
 async def list_queue_of_service(ctx: Context, call: Call) -> Reply:
     service = await target(ctx.store.reads, call)
     rows = await ctx.store.reads.deployments.open(service.id)
-    return Reply(results([encode(_queue_entry(ctx, as_past(service, row))) for row in rows]))
+    return Reply(results([encode(_queue_entry(ctx, call, as_past(service, row))) for row in rows]))
 
 
-def _queue_entry(ctx: Context, deployment: PastDeployment) -> Document:
+def _queue_entry(ctx: Context, call: Call, deployment: PastDeployment) -> Document:
     shown = identifier(ctx, deployment)
     return {
         "identifier": {**shown, "deployment_request_id": shown.pop("execution_id")},
-        "auditing_data": auditing_data([deployment]),
+        "auditing_data": auditing_data(call, [deployment]),
         "status_details": details_of(deployment.state, deployment.details.sub_action),
         "icon_uri": icon_of(deployment),
     }
@@ -55,7 +55,7 @@ async def list_queue_of_environment(ctx: Context, call: Call) -> Reply:
     ]
     waiting.sort(key=request_of)
     requests = [[*group] for _, group in groupby(waiting, request_of)]
-    shown = [_queue_group(ctx, environment.id, group, await _request_id(source, group)) for group in requests]
+    shown = [_queue_group(ctx, call, group, await _request_id(source, group)) for group in requests]
     return Reply(results([encode(entry) for entry in shown]))
 
 
@@ -65,10 +65,10 @@ async def _request_id(source: Reads, group: Group) -> str:
     return first if first and await source.deployments.get(first) else id_of(group)
 
 
-def _queue_group(ctx: Context, environment: str, group: Group, request: str) -> Document:
+def _queue_group(ctx: Context, call: Call, group: Group, request: str) -> Document:
     return {
-        "identifier": {"deployment_request_id": request, "environment_id": environment},
-        "auditing_data": auditing_data(group),
+        "identifier": {"deployment_request_id": request, "environment_id": call.id},
+        "auditing_data": auditing_data(call, group),
         "trigger_action": trigger_of(ctx, group),
         "stages": [
             {

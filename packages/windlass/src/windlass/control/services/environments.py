@@ -41,6 +41,7 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.queries import Removal
 from windlass.core.declare.resource import Spec
 from windlass.core.deploy.states import State, together
+from windlass.core.words.audit import origin_of
 from windlass.core.words.naming import with_article
 from windlass.families.cluster import Cluster, cluster
 from windlass.families.environment import UNSUPPORTED_LISTS, Environment, environment
@@ -283,13 +284,14 @@ async def read_links(ctx: Context, call: Call) -> Reply:
     return Reply(results(links))
 
 
-async def _last_request(reads: Reads, deployment: str | None) -> Document:
+async def _last_request(reads: Reads, call: Call, deployment: str | None) -> Document:
     """Returns who started the last deployment of the whole environment, and from where."""
     row = await reads.deployments.get(deployment) if deployment else None
     if row is None:
         return {}
     details = particulars(row)
-    return {"origin": details.origin, "triggered_by": details.actor.name}
+    origin = origin_of(details.origin, is_full_interface=call.dialect.is_full)
+    return {"origin": origin, "triggered_by": details.actor.name}
 
 
 async def status_of_environment(ctx: Context, reads: Reads, call: Call, environment: Row) -> Document:
@@ -320,7 +322,7 @@ async def status_of_environment(ctx: Context, reads: Reads, call: Call, environm
         "status_details": details_of(state),
         "execution_id": deployment or "",
         "deployment_requests_count": deployments,
-        **await _last_request(reads, deployment),
+        **await _last_request(reads, call, deployment),
     }
 
 

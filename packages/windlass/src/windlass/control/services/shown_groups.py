@@ -25,6 +25,7 @@ from windlass.core.declare.registry import sub_actions_of
 from windlass.core.deploy.progress import StageRecord
 from windlass.core.deploy.stage_status import StageStatus
 from windlass.core.deploy.states import OUTPUT_FOLLOWS, Do, State
+from windlass.core.words.audit import origin_of
 
 _ACTION_STATUSES: Final = {StageStatus.DONE: "SUCCESS", StageStatus.SKIPPED: "NEVER"}
 
@@ -39,7 +40,7 @@ def stages_entry(ctx: Context, call: Call, environment: str, group: Group) -> Do
     end = max(past.ended_at(now) for past in group)
     return {
         "identifier": {"execution_id": id_of(group), "environment_id": environment},
-        "auditing_data": auditing_data(group),
+        "auditing_data": auditing_data(call, group),
         "status": call.dialect.exact(state_of(group)),
         "trigger_action": trigger_of(ctx, group),
         "total_duration": _duration(end - group[0].row.created),
@@ -69,7 +70,7 @@ def service_entry(ctx: Context, call: Call, deployment: PastDeployment) -> Docum
     return {
         "identifier": identifier(ctx, deployment),
         "status": call.dialect.exact(deployment.state),
-        "auditing_data": auditing_data([deployment]),
+        "auditing_data": auditing_data(call, [deployment]),
         "details": ctx.kinds[deployment.service.family].shown_version(deployment.service, details),
         "status_details": details_of(deployment.state, details.sub_action),
         "icon_uri": icon_of(deployment),
@@ -93,13 +94,13 @@ def icon_of(deployment: PastDeployment) -> str:
     return deployment.service.read(_Icon).icon_uri
 
 
-def auditing_data(group: Group) -> Document:
+def auditing_data(call: Call, group: Group) -> Document:
     first = group[0]
     return {
         "created_at": stamp(first.row.created),
         "updated_at": stamp(max(past.row.changed for past in group)),
         "triggered_by": first.details.actor.name,
-        "origin": first.details.origin,
+        "origin": origin_of(first.details.origin, is_full_interface=call.dialect.is_full),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from windlass.base.clock import SECOND
@@ -13,6 +13,7 @@ from windlass.control.request.paths import target
 from windlass.control.request.stage_placement import prepare_stages
 from windlass.control.services.deployment_groups import (
     Group,
+    PastDeployment,
     by_stage,
     group_of,
     milliseconds_of,
@@ -43,8 +44,8 @@ async def read_statuses_with_stages(ctx: Context, call: Call) -> Reply:
     last = await _last_deployment(ctx, source, environment)
     now = ctx.clock.now()
     times = {stage.id: _times(stage.id, part, last, now) for stage, part in by_stage(ctx, last) if stage.id}
-    not_begun = {past.row.id for past in last if past.details.is_skipped}
-    shown = await _stages(source, environment, statuses, times, not_begun)
+    deployments = {past.row.id: past for past in last}
+    shown = await _stages(source, environment, statuses, times, deployments)
     metrics = {"metrics": [*times.values()]} if times else {}
     own = {**statuses.environment, **_duration(last, now), **metrics}
     return Reply(encode({"environment": own, "stages": shown}))
@@ -78,14 +79,36 @@ def _times(stage: str, part: Group, whole: Group, now: int) -> Document:
     return {"stage_id": stage, "total_duration_sec": total, "details": details}
 
 
+def _steps(deployment: PastDeployment) -> Document:
+    """Returns the times of the steps of a deployment that have ended. The last step has the result of the
+    deployment."""
+    row, details = deployment.row, deployment.details
+    names = ("DEPLOYMENT_QUEUEING", "BUILD", "DEPLOYMENT")
+    is_build_last = bool(details.ended) and not details.built and deployment.state is State.BUILD_ERROR
+    build_end = details.ended if is_build_last else details.built
+    ends = (details.began or details.ended, build_end, 0 if is_build_last else details.ended)
+    steps, start = [], row.created
+    for name, end in zip(names, ends, strict=True):
+        if end and (name == names[0] or details.began):
+            steps.append({"step_name": name, "status": "SUCCESS", "duration_sec": (end - start) // SECOND})
+            start = end
+    if steps and details.ended:
+        steps[-1]["status"] = _RESULTS.get(deployment.stage_status, "SUCCESS")
+    return {
+        "total_duration_sec": (details.ended - row.created) // SECOND if details.ended else None,
+        "total_computing_duration_sec": (start - details.began) // SECOND if details.began else 0,
+        "details": steps,
+    }
+
+
 async def _stages(
     source: Reads,
     environment: Row,
     statuses: Statuses,
     times: Mapping[str, Document],
-    not_begun: Collection[str],
+    deployments: Mapping[str, PastDeployment],
 ) -> list[Document]:
-    """`not_begun`: the deployments that did not begin, because an earlier stage failed."""
+    """`deployments`: those of the last deployment of the environment, by id."""
     documents = {
         row.id: row.read(DeploymentStage)
         for row in await source.resources.of_parent(environment.id, deployment_stage.name)
@@ -101,11 +124,12 @@ async def _stages(
         for status in listed:
             id = str(status["id"])
             stage = stage_of.get(id, "")
-            lists[stage][name].append(status)
+            last = deployments.get(str(status["execution_id"]))
+            lists[stage][name].append({**status, "steps": _steps(last)} if last else status)
             if id not in skipped:
-                is_skipped = status["execution_id"] in not_begun
                 own = stage_status.of_state(State(str(status["deployment_state"])))
-                results[stage].append(StageStatus.SKIPPED if is_skipped else own)
+                did_not_begin = last is not None and last.details.is_skipped
+                results[stage].append(StageStatus.SKIPPED if did_not_begin else own)
     return [
         {
             "stage": {
