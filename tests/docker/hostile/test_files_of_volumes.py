@@ -127,17 +127,26 @@ ENDS_ONCE = "[ -e /a/once ] && sleep 1000; touch /a/once; sleep 1; exit 1"
 
 async def test_a_container_that_may_have_left_links_is_created_anew_beside_another_one(watched, raw):
     it = wanted(FOREVER, volumes=(A, B))
-    ends = again(it, command=("sh", "-c", ENDS_ONCE))
     path = f"/containers/{names.container(watched.installation, it.service, 1, 1)}/json"
     await watched.engine.run(it, 0)
-    await watched.engine.run(ends, 1)
+    await watched.engine.run(again(it, command=("sh", "-c", ENDS_ONCE)), 1)
     before = (await raw.json("GET", path))["Id"]
+    await seen(watched.engine, it.service, lambda copy: copy.restarts == 1)
+    assert (await raw.json("GET", path))["Id"] != before
+    assert it.service in watched.noticed
+
+
+async def test_after_a_restart_of_windlass_the_reconciler_creates_it_anew(watched, raw):
+    it = wanted(FOREVER, volumes=(A, B))
+    ends = again(it, command=("sh", "-c", "sleep 3; " + ENDS_ONCE))
+    await watched.engine.run(it, 0)
+    await watched.engine.run(ends, 1)
+    await watched.begin_anew()
     await until(lambda: watched.engine._restarts._left)
     watched.noticed.clear()
     await until(lambda: it.service in watched.noticed)
     await watched.engine.run(ends, 1)
     await seen(watched.engine, it.service, lambda copy: copy.restarts == 1)
-    assert (await raw.json("GET", path))["Id"] != before
 
 
 async def test_a_container_alone_is_started_again(watched, raw):

@@ -166,6 +166,9 @@ class DockerEngine(RolloutEngine):
         self._held: dict[str, tuple[float, str]] = {}
         """Containers that the engine could not describe, with the end of the period in which they are not
         queried again, and their state."""
+        self._started: dict[str, tuple[Workload, int]] = {}
+        """Workloads with volumes that this server has started, with the index, by the name of the container.
+        Their containers may have to be created anew while the reconciler waits for a one-off run."""
         self._memory = MemoryWatch(self._list_running, self._measure, self._end_for)
         self._memory_task: asyncio.Task[None] | None = None
         self._described: dict[str, Instance] = {}
@@ -206,6 +209,8 @@ class DockerEngine(RolloutEngine):
         with self._translated():
             async with self._locks[name]:
                 detail = await self._start_copy(workload, index, name)
+                if workload.volumes:
+                    self._started[name] = workload, index
                 return self._instance(detail or await self._containers.inspect(name) or _refuse(workload))
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
@@ -273,6 +278,11 @@ class DockerEngine(RolloutEngine):
             if indexes is None:
                 ending = {generation_of(copy) for copy in copies} if generation is None else {generation}
                 self._removed.note(service, ending)
+                self._started = {
+                    name: entry
+                    for name, entry in self._started.items()
+                    if entry[0].service != service or entry[0].generation not in ending
+                }
                 # Starts before the note have created their containers by now; later starts see the note.
                 chosen = [
                     container
@@ -410,9 +420,13 @@ class DockerEngine(RolloutEngine):
                 if (detail := await self._containers.inspect(container)) is None:
                     return
                 service, generation, index = names.identity(detail["Config"]["Labels"])
-                async with self._locks[names.container(self._installation, service, generation, index)]:
-                    is_removed = generation in self._removed.of(service)
-                    if not is_removed and not await self._containers.start_again(container):
+                name = names.container(self._installation, service, generation, index)
+                async with self._locks[name]:
+                    if generation in self._removed.of(service):
+                        return
+                    if not await self._containers.start_again(container):
+                        if started := self._started.get(name):
+                            await self._start_copy(*started, name)
                         self._watch.notify(service)
         except EngineError as error:
             # A container that fails to start is removed; whoever is notified creates a new one.
