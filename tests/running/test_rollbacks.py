@@ -130,9 +130,21 @@ async def test_a_rollback_asks_for_a_secret_that_was_deleted(world: World, app: 
 async def test_the_deletion_of_a_secret_erases_its_kept_values(world: World, app: str):
     [token] = (await world.get(f"/application/{app}/{SECRET}"))["results"]
     kept = world.installation.ctx.store.reads.deployment_inputs
-    assert [bool(version.sealed) for version in await kept.versions(token["id"])] == [True, True]
+    assert [bool(version.sealed) for version in await kept.of_holder(app, SECRET)] == [True, True]
     await world.delete(f"/application/{app}/{SECRET}/{token['id']}")
-    assert [bool(version.sealed) for version in await kept.versions(token["id"])] == [False, False]
+    assert [bool(version.sealed) for version in await kept.of_holder(app, SECRET)] == [False, False]
+
+
+async def test_the_deletion_of_a_secret_erases_values_of_its_key_that_a_rollback_has_deleted(
+    world: World, app: str
+):
+    await declare(world, f"application/{app}", "ALL", "third", SECRET)
+    await redeploy(world, app)
+    await roll_back(world, app, "v2")  # deletes ALL, and v3 keeps its value
+    again = await declare(world, f"application/{app}", "ALL", "fourth", SECRET)
+    await world.delete(f"/application/{app}/{SECRET}/{again}")
+    refused = await roll_back(world, app, "v3")
+    assert (refused.status, refused.message.partition(",")[0]) == (409, "Create the secret ALL again first")
 
 
 async def test_storage_names_and_what_says_nothing_of_running_stay(world: World):

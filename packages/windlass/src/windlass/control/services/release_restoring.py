@@ -20,12 +20,12 @@ from windlass.control.request.deleting import delete_resource, requester_of
 from windlass.control.request.permissions import allows
 from windlass.control.services.release_differences import ReleaseDifference, VariableChange, restored_values
 from windlass.control.variables.deriving import Derivation, create_derived, visible_at
-from windlass.control.variables.variables import spec_of
+from windlass.control.variables.variables import kept_secrets, spec_of
 from windlass.core.access import Scope
 from windlass.core.declare.rollbacks import PRESENT
 from windlass.core.settings.checks import check_values
 from windlass.core.settings.values import SETTINGS_FIELD, acting_at_once, changed_in
-from windlass.families.variable import Levelled, SecretShown, Variable, VariableShown
+from windlass.families.variable import Levelled, SecretShown, Variable, VariableShown, is_secret
 from windlass.store import Row, Tx, route_topic
 
 _INSTEAD = f'or send {{"settings": "{PRESENT}"}} to keep the present settings'
@@ -103,9 +103,9 @@ async def _remove(ctx: Context, tx: Tx, call: Call, row: Row) -> None:
     """Deletes a variable, and keeps the versions of a secret with which deployments ran."""
     if await tx.resources.get(row.id) is None:
         return  # it was derived from a variable that was deleted before
-    versions = await tx.deployment_inputs.versions(row.id)
+    kept = await kept_secrets(tx, row) if is_secret(row.family) else []
     await delete_resource(ctx, tx, row, requester_of(call))
-    await tx.deployment_inputs.seal(version for version in versions if version.sealed)
+    await tx.deployment_inputs.seal(kept)
 
 
 async def _create(

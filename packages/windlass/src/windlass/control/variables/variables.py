@@ -22,6 +22,7 @@ from windlass.core.declare.document import sent_in
 from windlass.core.declare.resource import Family
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.stored import NamedDocument, rewritten
+from windlass.core.declare.stored import read as read_stored
 from windlass.families.variable import (
     Levelled,
     Secret,
@@ -30,7 +31,7 @@ from windlass.families.variable import (
     secret,
     variable,
 )
-from windlass.store import Reads, Row, Tx
+from windlass.store import Reads, ResourceVersionRow, Row, Tx
 
 _KINDS = (variable, secret)
 MAX_VARIABLES_OF_LEVEL: Final = 1000
@@ -177,7 +178,11 @@ class Variables(Behaviour[Variable | Secret]):
             await self._follow(ctx, tx, alias, row)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Deletes the variables that are derived from the deleted variable."""
+        """Deletes the variables that are derived from the deleted variable, and erases what deployments have
+        kept of a secret."""
+        if row.family == secret.name:
+            kept = await kept_secrets(tx, row)
+            await tx.deployment_inputs.seal(msgspec.structs.replace(version, sealed=None) for version in kept)
         for link in ("aliases", "overrides"):
             for derived in await tx.links.sources(row.id, link):
                 await built_ins.remove_with_derived(tx, derived)
@@ -201,6 +206,15 @@ class Variables(Behaviour[Variable | Secret]):
         changed = msgspec.structs.replace(alias, body=rewritten(alias.body, changes), sealed=sealed)
         await tx.resources.change(changed)
         await self.updated(ctx, tx, changed)
+
+
+async def kept_secrets(tx: Tx, row: Row) -> list[ResourceVersionRow]:
+    """Returns the versions of a secret that deployments have kept, including those of secrets with the same
+    key and level that rollbacks have deleted."""
+    sealed = [
+        version for version in await tx.deployment_inputs.of_holder(row.parent, row.family) if version.sealed
+    ]
+    return [version for version in sealed if read_stored(version.body, Secret).key == row.name]
 
 
 def spec_of(family: Family) -> type[Variable] | type[Secret]:

@@ -31,7 +31,7 @@ class ResourceVersionRow(Struct, frozen=True, gc=False):
 
 _COLUMNS: Final = columns(ResourceVersionRow)
 GET: Final = f"SELECT {_COLUMNS} FROM resource_version WHERE id = $1 AND tag = $2"
-OF_RESOURCE: Final = f"SELECT {_COLUMNS} FROM resource_version WHERE id = $1"
+OF_HOLDER: Final = f"SELECT {_COLUMNS} FROM resource_version WHERE holder = $1 AND family = $2"
 ADD: Final = f"""
 INSERT INTO resource_version ({_COLUMNS}) VALUES ({places(len(ResourceVersionRow.__struct_fields__))})
 ON CONFLICT (id, tag) DO NOTHING"""
@@ -62,9 +62,9 @@ class DeploymentInputsTable(Table):
         row = await self._session.one(GET, id, tag)
         return ResourceVersionRow(*row) if row else None
 
-    async def versions(self, id: str) -> list[ResourceVersionRow]:
-        """Returns all kept versions of a resource."""
-        return [ResourceVersionRow(*row) for row in await self._session.all(OF_RESOURCE, id)]
+    async def of_holder(self, holder: str, family: str) -> list[ResourceVersionRow]:
+        """Returns all kept versions of the resources of a family at a level."""
+        return [ResourceVersionRow(*row) for row in await self._session.all(OF_HOLDER, holder, family)]
 
 
 class DeploymentInputsChanges(DeploymentInputsTable):
@@ -84,7 +84,7 @@ class DeploymentInputsChanges(DeploymentInputsTable):
             await self._session.all(ADD_OF_LEVEL, level, family)
 
     async def seal(self, versions: Iterable[ResourceVersionRow]) -> None:
-        """Writes the encrypted fields of versions back."""
+        """Replaces the encrypted fields of versions."""
         rows: Sequence[Sequence[object]] = [(version.sealed, version.id, version.tag) for version in versions]
         await self._session.many(SEAL, rows)
 
