@@ -18,6 +18,7 @@ from windlass.control.request.stage_placement import give_stages
 from windlass.control.services.actions import with_group
 from windlass.control.services.environments import note_request, services_of
 from windlass.control.services.release_differences import (
+    Comparison,
     LevelDifference,
     ReleaseDifference,
     compare_level,
@@ -64,8 +65,9 @@ async def show_difference(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     environment = await target(source, call)
     versions = await _versions(ctx, source, environment, call.asked(EnvironmentRollbackQuery))
-    own = await _own_difference(ctx, source, environment, versions)
-    services = [await _shown_service(ctx, source, version, own) for version in versions]
+    comparison = Comparison(is_write=False)
+    own = await _own_difference(ctx, source, environment, versions, comparison)
+    services = [await _shown_service(ctx, source, version, own, comparison) for version in versions]
     document = {
         "environment_id": environment.id,
         "changes": [change.shown() for change in own.changes],
@@ -98,7 +100,8 @@ async def _go_back(
     ctx: Context, tx: Tx, call: Call, environment: Row, versions: Sequence[EarlierVersion]
 ) -> list[EarlierVersion]:
     """Writes the variables of the environment, and the settings and variables of its services back."""
-    own, recreated = await _own_difference(ctx, tx, environment, versions), dict[str, Row]()
+    comparison, recreated = Comparison(is_write=True), dict[str, Row]()
+    own = await _own_difference(ctx, tx, environment, versions, comparison)
     refuse_missing(own.missing, "that deployment")
     if any(not change.reason for change in own.changes):
         await require_write(tx, call, environment)
@@ -108,7 +111,7 @@ async def _go_back(
         if version.deployment is None:
             continue
         service = await tx.resources.get(version.service.id) or version.service
-        difference = await difference_of(ctx, tx, service, version.deployment)
+        difference = await difference_of(ctx, tx, service, version.deployment, comparison)
         service = await go_back(ctx, tx, call, difference, recreated)
         restored.append(EarlierVersion(service, version.deployment))
     return restored
@@ -185,24 +188,28 @@ async def _version_at(
 
 
 async def _own_difference(
-    ctx: Context, reads: Reads, environment: Row, versions: Sequence[EarlierVersion]
+    ctx: Context,
+    reads: Reads,
+    environment: Row,
+    versions: Sequence[EarlierVersion],
+    comparison: Comparison,
 ) -> LevelDifference:
     """Returns the variables of the environment that differ from those of the newest earlier version."""
     deployments = [version.deployment for version in versions if version.deployment]
     for deployment in sorted(deployments, key=lambda row: (row.created, row.id), reverse=True):
         kept = await read_kept(reads, deployment.id)
         if kept is not None and kept.has(environment.id):
-            return await compare_level(ctx, reads, environment, kept.of(environment.id))
+            return await compare_level(ctx, reads, environment, kept.of(environment.id), comparison)
     return LevelDifference()
 
 
 async def _shown_service(
-    ctx: Context, reads: Reads, version: EarlierVersion, own: LevelDifference
+    ctx: Context, reads: Reads, version: EarlierVersion, own: LevelDifference, comparison: Comparison
 ) -> Mapping[str, object]:
     service, deployment = version.service, version.deployment
     if deployment is None:
         return {**no_difference(service), "is_deployed": False, "reason": version.reason}
-    difference = await difference_of(ctx, reads, service, deployment)
+    difference = await difference_of(ctx, reads, service, deployment, comparison)
     takes_variables = has_variables in ctx.registry[service.family].traits
     changes_inputs = difference.goes_back or (
         takes_variables and any(not change.reason for change in own.changes)

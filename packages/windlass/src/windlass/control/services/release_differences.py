@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Struct
 
+from windlass.base.errors import Invalid
 from windlass.base.fair_share import FairShare
 from windlass.control.context.context import Context
 from windlass.control.records.deployment_inputs import KeptVariable, read_kept
@@ -24,6 +25,10 @@ from windlass.store import DeploymentRow, Reads, ResourceVersionRow, Row
 
 _ADVANCED: Final = [row.name for row in TABLE]
 _ALIAS: Final = "ALIAS"
+MAX_COMPARED: Final = 20_000
+"""Maximum number of variables that differ in one request that reads."""
+MAX_COMPARED_IN_WRITE: Final = 4_000
+"""Maximum number in one change, in which all others wait: about a second."""
 
 
 class SettingChange(Struct, frozen=True):
@@ -111,27 +116,49 @@ class ReleaseDifference(Struct, frozen=True):
         return [*(change.shown() for change in self.settings), *variables]
 
 
+class Comparison:
+    """What the comparisons of one request share: the levels that were compared, and how many variables may
+    still differ. Each one that differs is read and decrypted."""
+
+    def __init__(self, *, is_write: bool) -> None:
+        self.is_write = is_write
+        """Whether all others wait. Levels above the services are then not compared, as they do not change."""
+        self._left = MAX_COMPARED_IN_WRITE if is_write else MAX_COMPARED
+        self._share = FairShare()
+        self.known: dict[tuple[str, tuple[KeptVariable, ...]], LevelDifference] = {}
+
+    async def count(self) -> None:
+        """Counts a variable that differs. Raises Invalid for too many."""
+        if self._left == 0:
+            raise Invalid(
+                "Choose single services: more variables and secrets differ from that deployment than are "
+                "compared at once"
+            )
+        self._left -= 1
+        if not self.is_write:
+            await self._share.pause()
+
+
 async def difference_of(
-    ctx: Context, reads: Reads, service: Row, earlier: DeploymentRow, share: FairShare | None = None
+    ctx: Context, reads: Reads, service: Row, earlier: DeploymentRow, comparison: Comparison
 ) -> ReleaseDifference:
-    """Returns what a rollback of a service to an earlier deployment would change. `share` lets other tasks
-    run in between, outside of transactions."""
+    """Returns what a rollback of a service to an earlier deployment would change."""
     kept = await read_kept(reads, earlier.id)
     version = await reads.deployment_inputs.version(service.id, kept.service) if kept else None
     if kept is None or version is None:
         return ReleaseDifference(service, earlier)
     level, *above = await reads.tree.above(service.id)
     shared: list[VariableChange] = []
-    for other in above:
+    for other in () if comparison.is_write else above:
         reason = f"It belongs to the {ctx.registry[other.family].noun}, which other services share"
-        found = await compare_level(ctx, reads, other, kept.of(other.id), share)
+        found = await compare_level(ctx, reads, other, kept.of(other.id), comparison)
         shared += [msgspec.structs.replace(change, reason=reason) for change in found.changes]
     return ReleaseDifference(
         service,
         earlier,
         is_known=True,
         settings=[*_setting_changes(ctx, service, version), *_advanced_changes(ctx, service, version)],
-        own=await compare_level(ctx, reads, level, kept.of(level.id), share),
+        own=await compare_level(ctx, reads, level, kept.of(level.id), comparison),
         shared=shared,
         advanced=_known_advanced(version.body),
     )
@@ -260,20 +287,28 @@ def _as_json(value: object) -> str | None:
 
 
 async def compare_level(
-    ctx: Context, reads: Reads, level: Row, kept: Sequence[KeptVariable], share: FairShare | None = None
+    ctx: Context, reads: Reads, level: Row, kept: Sequence[KeptVariable], comparison: Comparison
 ) -> LevelDifference:
     """Returns the variables and secrets of a level that differ from kept ones."""
+    place = (level.id, tuple(kept))
+    if place not in comparison.known:
+        comparison.known[place] = await _compare_level(ctx, reads, level, kept, comparison)
+    return comparison.known[place]
+
+
+async def _compare_level(
+    ctx: Context, reads: Reads, level: Row, kept: Sequence[KeptVariable], comparison: Comparison
+) -> LevelDifference:
     scope = ctx.registry[level.family].enum_value
     present = {row.name or "": row for row in await variables_at(reads, level)}
     former = {variable.key: variable for variable in kept}
     changes: list[VariableChange] = []
     missing: list[str] = []
     for key in sorted(present.keys() | former.keys()):
-        if share is not None:
-            await share.pause()
         row, then = present.get(key), former.get(key)
         if row and then and (row.id, row.tag) == (then.id, then.tag):
             continue
+        await comparison.count()
         version = await reads.deployment_inputs.version(then.id, then.tag) if then else None
         if then and version is None:
             continue  # the level was deleted and created again
