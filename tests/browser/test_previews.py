@@ -60,3 +60,15 @@ def test_a_commit_of_a_fork_is_approved_after_a_warning(server: Server, new_page
     with page.expect_request(lambda request: request.url.endswith("/approve")) as sent:
         dialog.get_by_role("button", name="Approve 9f2c4e1b").click()
     assert sent.value.post_data_json == {"commit_id": COMMIT}
+
+
+def test_a_preview_of_a_tag_is_asked_for_with_its_image(server: Server, new_page: NewPage) -> None:
+    environment = server.environment(project="Tagged")
+    page = new_page(f"/environment/{environment}/preview")
+    page.get_by_role("button", name="New preview").click()
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_label("A tag of an image").check()
+    dialog.get_by_label("Image", exact=True).fill("acme/shop")
+    dialog.get_by_label("Tag", exact=True).fill("pr-12")
+    dialog.get_by_role("button", name="Create").click()
+    expect(page.locator(".panel.domain")).to_contain_text("acme/shop:pr-12")
