@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.domains.scene import scene
@@ -12,8 +14,9 @@ NAME = "windlass.example.com"
 
 
 @pytest.mark.parametrize("wanted", [NAME, "*.example.com"])
-async def test_no_service_gets_the_name_of_the_console(wanted: str):
-    async with make_world(console_domain=NAME.upper()) as world:
+@pytest.mark.parametrize("settings", [{}, {"public_url": "https://other.example.org"}])
+async def test_no_service_gets_the_name_of_the_console(wanted: str, settings: dict[str, Any]):
+    async with make_world(console_domain=NAME.upper(), **settings) as world:
         app = await published(world)
         answer = await world.post(
             f"/application/{app}/customDomain", {"domain": wanted, "generate_certificate": False}

@@ -121,14 +121,19 @@ def no_certificate() -> dict[str, object]:
 def refuse_own_name(ctx: Context, name: str) -> None:
     """Refuses names of Windlass itself, which no service may serve."""
     settings = ctx.settings
-    own = urlsplit(settings.url).hostname or ""
-    if name == own.lower() or (name.startswith("*.") and is_at_or_below(own.lower(), name[2:])):
+    own_names = (urlsplit(settings.url).hostname or "", settings.console_domain)
+    if any(_covers(name, own.lower()) for own in own_names if own):
         raise Invalid("domain: choose another name: this one belongs to the API and the console of Windlass")
     if is_at_or_below(name, settings.public_domain.lower()):
         raise Invalid(
             f"domain: choose a name outside {settings.public_domain}: names below it are those that Windlass "
             "gives to services"
         )
+
+
+def _covers(name: str, own: str) -> bool:
+    """Returns whether a domain, which may begin with `*.`, is a name of Windlass or leads to it."""
+    return name == own or (name.startswith("*.") and is_at_or_below(own, name[2:]))
 
 
 def domain_names(rows: Iterable[NameRow]) -> list[NameRow]:
