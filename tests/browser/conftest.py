@@ -109,6 +109,8 @@ def places(server: Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str
         "environment": f"/environment/{environment}",
         "previews": f"/environment/{environment}/preview",
         "deployment stages": f"/environment/{environment}/deploymentStage",
+        "deployments of an environment": f"/environment/{environment}/deployments",
+        "a deployment of an environment": f"/environment/{environment}/deployments/{deployment}",
         "variables of an environment": f"/environment/{environment}/variables",
         "service": app,
         **{name: f"{app}/{name}" for name in tabs},
