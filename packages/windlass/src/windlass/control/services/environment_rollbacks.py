@@ -18,8 +18,8 @@ from windlass.control.request.stage_placement import give_stages
 from windlass.control.services.actions import with_group
 from windlass.control.services.environments import note_request, services_of
 from windlass.control.services.release_differences import (
-    Comparison,
     LevelDifference,
+    ReleaseComparison,
     ReleaseDifference,
     compare_level,
     difference_of,
@@ -65,7 +65,7 @@ async def show_difference(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     environment = await target(source, call)
     versions = await _versions(ctx, source, environment, call.asked(EnvironmentRollbackQuery))
-    comparison = Comparison(is_write=False)
+    comparison = ReleaseComparison(is_write=False)
     own = await _own_difference(ctx, source, environment, versions, comparison)
     services = [await _shown_service(ctx, source, version, own, comparison) for version in versions]
     document = {
@@ -100,7 +100,7 @@ async def _go_back(
     ctx: Context, tx: Tx, call: Call, environment: Row, versions: Sequence[EarlierVersion]
 ) -> list[EarlierVersion]:
     """Writes the variables of the environment, and the settings and variables of its services back."""
-    comparison, recreated = Comparison(is_write=True), dict[str, Row]()
+    comparison, recreated = ReleaseComparison(is_write=True), dict[str, Row]()
     own = await _own_difference(ctx, tx, environment, versions, comparison)
     refuse_missing(own.missing, "that deployment")
     if any(not change.reason for change in own.changes):
@@ -192,7 +192,7 @@ async def _own_difference(
     reads: Reads,
     environment: Row,
     versions: Sequence[EarlierVersion],
-    comparison: Comparison,
+    comparison: ReleaseComparison,
 ) -> LevelDifference:
     """Returns the variables of the environment that differ from those of the newest earlier version."""
     deployments = [version.deployment for version in versions if version.deployment]
@@ -204,7 +204,7 @@ async def _own_difference(
 
 
 async def _shown_service(
-    ctx: Context, reads: Reads, version: EarlierVersion, own: LevelDifference, comparison: Comparison
+    ctx: Context, reads: Reads, version: EarlierVersion, own: LevelDifference, comparison: ReleaseComparison
 ) -> Mapping[str, object]:
     service, deployment = version.service, version.deployment
     if deployment is None:

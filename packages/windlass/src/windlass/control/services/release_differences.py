@@ -116,7 +116,7 @@ class ReleaseDifference(Struct, frozen=True):
         return [*(change.shown() for change in self.settings), *variables]
 
 
-class Comparison:
+class ReleaseComparison:
     """What the comparisons of one request share: the levels that were compared, and how many variables may
     still differ. Each one that differs is read and decrypted."""
 
@@ -140,7 +140,7 @@ class Comparison:
 
 
 async def difference_of(
-    ctx: Context, reads: Reads, service: Row, earlier: DeploymentRow, comparison: Comparison
+    ctx: Context, reads: Reads, service: Row, earlier: DeploymentRow, comparison: ReleaseComparison
 ) -> ReleaseDifference:
     """Returns what a rollback of a service to an earlier deployment would change."""
     kept = await read_kept(reads, earlier.id)
@@ -287,7 +287,7 @@ def _as_json(value: object) -> str | None:
 
 
 async def compare_level(
-    ctx: Context, reads: Reads, level: Row, kept: Sequence[KeptVariable], comparison: Comparison
+    ctx: Context, reads: Reads, level: Row, kept: Sequence[KeptVariable], comparison: ReleaseComparison
 ) -> LevelDifference:
     """Returns the variables and secrets of a level that differ from kept ones."""
     place = (level.id, tuple(kept))
@@ -297,7 +297,7 @@ async def compare_level(
 
 
 async def _compare_level(
-    ctx: Context, reads: Reads, level: Row, kept: Sequence[KeptVariable], comparison: Comparison
+    ctx: Context, reads: Reads, level: Row, kept: Sequence[KeptVariable], comparison: ReleaseComparison
 ) -> LevelDifference:
     scope = ctx.registry[level.family].enum_value
     present = {row.name or "": row for row in await variables_at(reads, level)}

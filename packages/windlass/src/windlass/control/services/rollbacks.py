@@ -12,7 +12,7 @@ from windlass.control.records.deployments import accept, name_of, particulars, s
 from windlass.control.request.paths import target
 from windlass.control.services.actions import Accepted, last_good
 from windlass.control.services.release_differences import (
-    Comparison,
+    ReleaseComparison,
     ReleaseDifference,
     difference_of,
     is_same_release,
@@ -40,7 +40,7 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
         raise Conflict(_why_nothing_earlier(name_of(service), past))
     if not is_kept:
         service = await go_back(
-            ctx, tx, call, await difference_of(ctx, tx, service, earlier, Comparison(is_write=True))
+            ctx, tx, call, await difference_of(ctx, tx, service, earlier, ReleaseComparison(is_write=True))
         )
     return await deployment_reply(ctx, tx, call, service, *await repeat(ctx, tx, call, service, earlier))
 
@@ -70,7 +70,7 @@ async def show_difference(ctx: Context, call: Call) -> Reply:
     earlier = await _find_earlier(ctx, source, service, version, with_settings=True)
     if earlier is None:
         return Reply(encode(no_difference(service)))
-    difference = await difference_of(ctx, source, service, earlier, Comparison(is_write=False))
+    difference = await difference_of(ctx, source, service, earlier, ReleaseComparison(is_write=False))
     return Reply(encode(await shown_difference(ctx, source, difference)))
 
 
