@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from tests.engines.test_second_host import Cluster, connected
 from tests.faults.inside import Inside, until
@@ -15,6 +16,12 @@ from windlass.docker import names
 pytestmark = pytest.mark.slow
 
 CANARY = "canary-of-others-7f3a"
+
+
+async def creates_no_instance(request: web.Request) -> web.StreamResponse:
+    """Creates the container that prepares the volumes, and hangs for that of an instance."""
+    is_instance = not request.query["name"].endswith("-volumes")
+    return await (hangs if is_instance else says({"Id": ID}, 201))(request)
 
 
 async def begun(there: Inside, engine: HostileEngine) -> Cluster:
@@ -35,7 +42,7 @@ async def begun(there: Inside, engine: HostileEngine) -> Cluster:
         "/volumes/create": says({}),
         "/json": says({"Id": "sha256:" + ID, "Config": {}}),
         "-1-0/json": says({"message": "no such container"}, 404),
-        "/containers/create": hangs,
+        "/containers/create": creates_no_instance,
     }
     own = {"key": "OWN", "value": "told-to-its-own-engine"}
     await there.call("POST", f"{east.path}/environmentVariable", own)
@@ -43,7 +50,7 @@ async def begun(there: Inside, engine: HostileEngine) -> Cluster:
     assert asked.status == 202, asked
 
     async def creates() -> bool:
-        return any(line.endswith("/containers/create") for line in engine.asked)
+        return sum(line.endswith("/containers/create") for line in engine.asked) > 1
 
     await until(creates)
     return east

@@ -115,6 +115,10 @@ async def sealed_installation(database_url: str, folder: Path) -> Settings:
         person = await new_person(world, "ada@example.com")
         assert (await person.call("POST", "/account/secondFactor", {"password": PASSWORD})).status == 201
         await world.post(f"/service/{await world.application()}/gitWebhook")
+        registries = f"/organization/{world.org}/containerRegistry"
+        generic = {"name": "r", "kind": "GENERIC_CR", "url": "https://registry.example.com", "config": {}}
+        registry = await world.made(registries, generic)
+        await world.post(f"{registries}/{registry}/renewWebhook")
         await seal_certificate(world)
         return settings_of(world)
 

@@ -7,7 +7,7 @@ resource that the caller may not read does not exist (404); every other refusal 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from functools import cache
 
 from msgspec import Struct, json
 from msgspec.structs import replace
@@ -34,15 +34,17 @@ class _Mode(Struct):
     mode: str
 
 
-_WITH_MODE: Final = LEVEL_FAMILIES & {
-    family.name for family in registry().families.values() if "mode" in family.spec.__struct_fields__
-}
-"""Families whose mode may affect permissions on resources inside them."""
+@cache
+def _families_with_mode() -> frozenset[str]:
+    """Returns the families whose mode may affect permissions on resources inside them. They are looked for at
+    first use: packages may still add families while modules load."""
+    families = registry().families.values()
+    return LEVEL_FAMILIES & {family.name for family in families if "mode" in family.spec.__struct_fields__}
 
 
 def mode_of(row: Row) -> str:
     """Returns the mode of a resource if permissions may depend on it; empty otherwise."""
-    return json.decode(row.body, type=_Mode).mode if row.family in _WITH_MODE else ""
+    return json.decode(row.body, type=_Mode).mode if row.family in _families_with_mode() else ""
 
 
 async def location_of(reads: Reads, row: Row) -> ResourceLocation:
@@ -115,7 +117,7 @@ async def _visible(reads: Reads, actor: Actor, row: Row, noun: str) -> ResourceL
 
 
 def _mode_in(family: Family, spec: Spec) -> str:
-    return str(getattr(spec, "mode", "")) if family.name in _WITH_MODE else ""
+    return str(getattr(spec, "mode", "")) if family.name in _families_with_mode() else ""
 
 
 async def allows(reads: Reads, actor: Actor, required_scope: Scope, row: Row) -> bool:
