@@ -185,7 +185,7 @@ async def test_a_program_with_a_user_may_change_its_etc_and_keeps_it_over_restar
     it = wanted(script, artifact=Artifact(kind="image", ref=ref))
     await watched.engine.run(it, 0)
     await until(lambda: "kept" in watched.said())
-    assert watched.said()[0] == "shop"
+    assert "shop" in watched.said()  # errors may come first: they are another stream
     await watched.engine.remove(it.service, grace=0)
     assert (await raw.json("GET", "/volumes"))["Volumes"] in (None, [])
 
