@@ -31,7 +31,7 @@ async def speaks(there: Inside, service: Service) -> None:
 @pytest.fixture(params=["process", *nightly("docker")])
 async def there(request, tmp_path: Path):
     docker = Docker(docker_host()).host if request.param == "docker" else ""
-    async with inside(tmp_path, docker=docker, ready_seconds=1, settle_seconds=0.5) as made:
+    async with inside(tmp_path, docker=docker, ready_seconds=5, settle_seconds=0.5) as made:
         yield made
 
 

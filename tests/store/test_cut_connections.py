@@ -66,6 +66,14 @@ async def test_a_connection_cut_during_the_commit_is_reported_as_uncertain(
         await store.write(adds("again"))
 
 
+async def test_a_change_after_the_server_has_closed_the_idle_connection_is_stored(served: Place):
+    async with served.opened() as store:
+        for turn in range(20):
+            await served.sql(CUT_WRITERS)
+            await store.write(adds(f"after {turn}"))
+        assert len(await names(store)) == 20
+
+
 SET_READ_ONLY = """
 DO $$ BEGIN EXECUTE format('ALTER DATABASE %I {}', current_database()); END $$"""
 

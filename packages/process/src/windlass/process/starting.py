@@ -203,21 +203,29 @@ class InstanceStarter:
         record = structs.replace(
             record,
             engine=self.own,
-            started_at=self._clock.now(),
             restarts=record.restarts + bool(record.started_at),
             resume_at=0,
         )
         groups = await self._group(key, workload, workload.cpu)
         record = structs.replace(record, cell=request.cell, groups=groups)
 
-        def completed(spawned: SpawnedProcess) -> Record:
-            return structs.replace(record, process=spawned.process, first=spawned.first, space=spawned.space)
+        started = record
 
         def note(spawned: SpawnedProcess) -> None:
-            self._records.write(key, completed(spawned))
+            nonlocal started
+            # The time to settle begins here, because the preparation may take long on a busy machine.
+            started = structs.replace(
+                record,
+                started_at=self._clock.now(),
+                process=spawned.process,
+                first=spawned.first,
+                space=spawned.space,
+            )
+            self._records.write(key, started)
 
         loop, request = asyncio.get_running_loop(), structs.replace(request, groups=groups)
-        return completed(await loop.run_in_executor(self.spawner.thread, self.spawner.start, request, note))
+        await loop.run_in_executor(self.spawner.thread, self.spawner.start, request, note)
+        return started
 
     async def _group(self, key: InstanceKey, workload: Workload, cpu: int) -> tuple[str, ...]:
         async with self._grouping:

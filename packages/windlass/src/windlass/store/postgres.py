@@ -35,6 +35,7 @@ from windlass.store.postgres_limits import (
     CONNECT_SECONDS,
     CUT_ERRORS,
     LOOK_SECONDS,
+    LOST_CONNECTION_ERRORS,
     PooledSession,
     connect,
     first_connection,
@@ -88,6 +89,7 @@ _READ_ONLY: Final = (
     "read-only now, as a standby is, and changes cannot be stored"
 )
 _DISK_FULL: Final = "Free space on the disk of PostgreSQL: it is full, and changes cannot be stored"
+_UNREACHABLE: Final = "The database cannot be reached; nothing was changed. Try again shortly."
 OUTDATED_ADVICE = (
     "Use a server of the present version: this one is older than the database, and changes nothing any more. "
     "Operators: upgrade or stop it"
@@ -102,6 +104,10 @@ WHERE locktype = 'advisory' AND granted AND datname = current_database() AND dat
     AND (classid::bigint << 32) + objid::bigint = {WRITER_LOCK} AND objsubid = 1
     AND wait_event = 'ClientRead' AND state_change < clock_timestamp() - interval '5 seconds'"""
 _log = log("store")
+
+
+class _LostBeforeGroup(Unavailable):
+    """Raised if the connection was lost before a group of changes, so that none of them has run."""
 
 
 class PostgresSession:
@@ -157,7 +163,10 @@ class PostgresWriter(PostgresSession):
             raise
 
     async def begin(self) -> None:
-        await _take_turn(self._connection, self._migrations, self._guard)
+        try:
+            await _take_turn(self._connection, self._migrations, self._guard)
+        except LOST_CONNECTION_ERRORS as error:
+            raise _LostBeforeGroup(_UNREACHABLE) from error
 
     async def attempt(self, change: Write[Any], tx: Tx) -> Outcome:
         self.touched, self._refusal = False, None
@@ -248,7 +257,14 @@ class PostgresStore(GroupCommit):
             self._pool.terminate()
 
     async def _commit(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
-        refusal = "The database cannot be reached; nothing was changed. Try again shortly."
+        try:
+            return await self._commit_once(changes)
+        except _LostBeforeGroup:
+            # The server had closed the idle connection, for example because it was restarted.
+            return await self._commit_once(changes)
+
+    async def _commit_once(self, changes: Sequence[Write[Any]]) -> tuple[Sequence[Outcome], Iterable[str]]:
+        refusal = _UNREACHABLE
         stored = False
         try:
             connection = await self._open_writer()

@@ -43,6 +43,14 @@ AWAY_ERRORS: Final = (
 )
 # Errors of a lost connection, including internal errors of asyncpg if the connection was lost while idle.
 CUT_ERRORS: Final = (*AWAY_ERRORS, asyncpg.InterfaceError, asyncpg.InternalClientError)
+LOST_CONNECTION_ERRORS: Final = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    ConnectionError,
+)
+"""Errors of a connection that the server has closed."""
 _LOST_STATEMENTS: Final = (
     asyncpg.InvalidSQLStatementNameError,
     asyncpg.DuplicatePreparedStatementError,
