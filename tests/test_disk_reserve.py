@@ -257,7 +257,7 @@ def test_a_file_without_a_name_that_is_only_in_memory_is_measured(tmp_path: Path
 def test_an_unlinked_file_that_only_root_could_measure_is_reported_as_unmeasured(
     tmp_path, monkeypatch, how, is_unmeasured
 ):
-    monkeypatch.setattr(unnamed_files, "_paths", _without_memory(unnamed_files._paths))
+    monkeypatch.setattr(unnamed_files, "_open_file_paths", _without_memory(unnamed_files._open_file_paths))
     command = [sys.executable, "-c", MAPS, str(tmp_path / "zeros"), how]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None

@@ -209,7 +209,7 @@ def test_a_program_that_reads_its_messages_meanwhile_is_not_reported_as_hiding_f
     hold, monkeypatch, disturbed, expected
 ):
     """Unless it reads during one attempt more than are made."""
-    real, attempts = message_files._peek, iter(range(message_files._MAX_FAILED_ATTEMPTS + disturbed))
+    real, attempts = message_files._peek_message, iter(range(message_files._MAX_FAILED_ATTEMPTS + disturbed))
 
     @contextmanager
     def peek(sock: socket.socket) -> Iterator[tuple[int, list[int]]]:
@@ -218,7 +218,7 @@ def test_a_program_that_reads_its_messages_meanwhile_is_not_reported_as_hiding_f
                 read_one(sock)
             yield found
 
-    monkeypatch.setattr(message_files, "_peek", peek)
+    monkeypatch.setattr(message_files, "_peek_message", peek)
     monkeypatch.setattr(message_files, "_RETRY_PAUSE", 0)
     pids = hold(lambda: send(messages=message_files._MAX_FAILED_ATTEMPTS + 2))
     with expected:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from windlass.docker.execution import _explain
+from windlass.docker.execution import _explain_refused_start
 
 REFUSED = b'OCI runtime exec failed: exec failed: unable to start: exec: "%s": %s: unknown\r\n'
 
 
 def test_the_message_of_the_engine_is_explained():
     absent = REFUSED % (b"bash", b"executable file not found in $PATH")
-    assert _explain(absent) == b"There is no program bash in this instance.\r\n"
-    assert _explain(REFUSED % (b"/x", b"permission denied")) == (
+    assert _explain_refused_start(absent) == b"There is no program bash in this instance.\r\n"
+    assert _explain_refused_start(REFUSED % (b"/x", b"permission denied")) == (
         b"The program /x cannot be started: permission denied.\r\n"
     )
 
@@ -21,4 +21,4 @@ def test_the_message_of_the_engine_is_explained():
 def test_a_program_that_imitates_the_message_does_not_keep_the_server_busy(inner):
     # An expression that tries each place anew would need hours.
     piece = b'OCI runtime exec failed: exec: "x": ' + inner + b"a"
-    assert _explain(piece) == piece
+    assert _explain_refused_start(piece) == piece

@@ -83,7 +83,7 @@ async def test_a_tag_that_moves_after_the_check_changes_no_build(
     """The engine has lost the image meanwhile. By its name, BuildKit takes what nobody checked."""
     with answering() as machine:
         ref = push(registry, "1", machine.url, evil="386")
-        checked = attacker.builder._checked
+        checked = attacker.builder._check_bases
 
         async def then_lost(*given):
             made = await checked(*given)
@@ -91,7 +91,7 @@ async def test_a_tag_that_moves_after_the_check_changes_no_build(
             await docker.raw("DELETE", f"/images/{ref}", params={"force": True})
             return made
 
-        monkeypatch.setattr(attacker.builder, "_checked", then_lost)
+        monkeypatch.setattr(attacker.builder, "_check_bases", then_lost)
         if not is_by_digest:
             monkeypatch.setattr(builder, "by_digest", lambda ref, image: ref)
         await attacker.build(f"FROM {ref}\nENV A=b\n")

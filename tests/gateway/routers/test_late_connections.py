@@ -16,8 +16,8 @@ class HeldDials:
         self.held: list[asyncio.Future[bool]] = []
         """Set to whether the instance is reached."""
         self._shared = town.router._shared
-        self._dial = self._shared._dial
-        cast(Any, self._shared)._dial = self._hold
+        self._dial = self._shared._connect_to_peer
+        cast(Any, self._shared)._connect_to_peer = self._hold
 
     async def _hold(self, peer: Any, make: Any, done: Any, refused: Any, seconds: float) -> None:
         held = asyncio.get_running_loop().create_future()
@@ -29,7 +29,7 @@ class HeldDials:
 
     def go_on(self) -> None:
         """Makes further connections at once."""
-        cast(Any, self._shared)._dial = self._dial
+        cast(Any, self._shared)._connect_to_peer = self._dial
 
     async def refuse(self, number: int) -> None:
         self.held[number].set_result(False)

@@ -148,7 +148,7 @@ async def test_the_limit_for_connecting_is_that_of_the_route(town: Town, monkeyp
         limits.append(seconds)
         refused(peer)
 
-    monkeypatch.setattr(town.router._shared, "_dial", dial)
+    monkeypatch.setattr(town.router._shared, "_connect_to_peer", dial)
     for times in (RouteTimes(), RouteTimes(connect=30)):
         await shop(town, times=times)
         assert (await town.ask(request())).status == 503

@@ -211,7 +211,7 @@ def test_the_mount_table_shared_by_several_processes_is_read_once(monkeypatch):
         read.append(process)
         return []
 
-    monkeypatch.setattr(process_memory, "_mounts", mounts)
+    monkeypatch.setattr(process_memory, "_read_mountinfo", mounts)
     with subprocess.Popen(["/bin/sleep", "100"]) as other:
         process_memory.are_above(lambda: {os.getpid(): 1, other.pid: 1}, 1)
         other.kill()

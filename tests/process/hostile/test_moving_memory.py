@@ -102,14 +102,14 @@ async def test_memory_passed_from_parent_to_child_processes_counts_for_the_build
 async def test_with_an_outdated_process_list_a_build_step_could_hide_memory_in_its_children(
     tmp_path, holds, monkeypatch
 ):
-    sizes_below = process_memory._sizes_below
+    sizes_below = process_memory._resident_bytes_by_pid
 
     def list_slowly(roots: Collection[int]) -> dict[int, int]:
         found = sizes_below(roots)
         time.sleep(0.3)
         return found
 
-    monkeypatch.setattr(process_memory, "_sizes_below", list_slowly)
+    monkeypatch.setattr(process_memory, "_resident_bytes_by_pid", list_slowly)
     assert await move_in_build(tmp_path, holds, 4) == 0
 
 

@@ -238,7 +238,7 @@ async def test_the_first_process_of_a_build_step_has_the_seccomp_filter(tmp_path
 
 def answer_of_filter(architecture: int, number: int, *arguments: int) -> int:
     """Runs the filter of x86_64 as the kernel does for a system call."""
-    code = socket_filter._program(socket_filter._INTERFACES["x86_64"], has_limits=True, sees_others=False)
+    code = socket_filter._bpf_program(socket_filter._INTERFACES["x86_64"], has_limits=True, sees_others=False)
     call = struct.pack("=IIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
     at = word = 0
     while True:

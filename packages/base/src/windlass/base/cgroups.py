@@ -31,8 +31,8 @@ _log = log("base.cgroups")
 _OWN_GROUP: Final = "windlass"
 _MAX_ATTEMPTS: Final = 10
 _CPU_PERIOD_MICROSECONDS: Final = 100_000
-_OF_V1: Final = frozenset({"cpu", "memory", "pids"})
-_OF_V2: Final = _OF_V1
+_V1_CONTROLLERS: Final = frozenset({"cpu", "memory", "pids"})
+_V2_CONTROLLERS: Final = _V1_CONTROLLERS
 _UNLIMITED_BYTES: Final = 1 << 60
 _NUMBERS: Final = count()
 _NONE: Final[Mapping[str, Path]] = MappingProxyType({})
@@ -82,9 +82,9 @@ class Cgroups:
     def prepare(self) -> None:
         if self._unit is not None:
             start_services_unit(self._unit)
-            self._base = _beside(self._unit)
+            self._base = _services_unit_group(self._unit)
         try:
-            self.controllers = _hand_on(self._base) if self._base else frozenset()
+            self.controllers = _delegate_controllers(self._base) if self._base else frozenset()
         except OSError as error:
             _log.warning("Control groups cannot be used at %s: %s", self._base, error.strerror)
             self._base = None
@@ -143,12 +143,14 @@ class Cgroups:
 
         Leaves out the page cache. Returns 0 if the memory is unknown.
         """
-        return sum(_memory_use(base / (self._prefix() + service)) for base in self._bases())
+        return sum(_memory_use(base / (self._prefix() + service)) for base in self._base_groups())
 
     def memory_of_steps(self, org: str) -> int:
         """Returns the bytes of memory in use by an organization's build steps, without the page cache."""
         return sum(
-            _memory_use(group) for base in self._bases() for group in base.glob(f"{STEPS_PREFIX}*.{org}")
+            _memory_use(group)
+            for base in self._base_groups()
+            for group in base.glob(f"{STEPS_PREFIX}*.{org}")
         )
 
     def tidy(self, find: Callable[[], Collection[str]]) -> None:
@@ -157,13 +159,13 @@ class Cgroups:
 
         `find` returns the names of all instances.
         """
-        groups = [group for base in self._bases() for group in base.glob(f"{self._prefix()}*/*/")]
+        groups = [group for base in self._base_groups() for group in base.glob(f"{self._prefix()}*/*/")]
         # Instances are listed after the groups, so that the group of a new instance is not removed.
         known = find()
         remove(str(group) for group in groups if group.name not in known)
-        self._abandoned.remove(self._bases(), self._prefix())
+        self._abandoned.remove(self._base_groups(), self._prefix())
 
-    def _bases(self) -> Collection[Path]:
+    def _base_groups(self) -> Collection[Path]:
         if self._base is not None:
             return (self._base,)
         return [*dict.fromkeys(self._v1.values())] if self.controllers else ()
@@ -214,13 +216,15 @@ class StepGroups:
         )
         memory, processes = of_organization(self._memory), of_organization(self._processes)
         base = find()
-        if base is None or "memory" not in _hand_on(base):  # cgroup v1 may have the memory controller
+        if base is None or "memory" not in _delegate_controllers(
+            base
+        ):  # cgroup v1 may have the memory controller
             v1 = find_v1()
             _make_v1(name, v1, memory, processes)
             parents = {controller: at / name for controller, at in v1.items()}
             return _make_v1(inner, parents, self._memory, self._processes)
         whole = _make_v2(base / name, memory, processes)
-        for controller in _hand_on(base):
+        for controller in _delegate_controllers(base):
             _write_if_there(whole / "cgroup.subtree_control", f"+{controller}")
         return (str(_make_v2(whole / inner, self._memory, self._processes)),)
 
@@ -251,7 +255,7 @@ def _make_v2(group: Path, memory: int, processes: int) -> Path:
 def _memory_use(group: Path) -> int:
     for name in ("memory.current", "memory.usage_in_bytes"):
         with suppress(OSError):
-            used, parts = int((group / name).read_text()), _numbers(group / "memory.stat")
+            used, parts = int((group / name).read_text()), _read_counters(group / "memory.stat")
             total = "total_" if name.endswith("_in_bytes") else ""
             files = (parts.get(f"{total}{kind}_file", 0) for kind in ("active", "inactive"))
             return max(used - sum(files), 0)
@@ -261,13 +265,13 @@ def _memory_use(group: Path) -> int:
 def limits_memory(groups: Iterable[str]) -> bool:
     """Returns whether one of these groups has a memory limit."""
     return any(
-        _limit(Path(group) / name) < _UNLIMITED_BYTES
+        _read_limit(Path(group) / name) < _UNLIMITED_BYTES
         for group in groups
         for name in ("memory.max", "memory.limit_in_bytes")
     )
 
 
-def _limit(path: Path) -> int:
+def _read_limit(path: Path) -> int:
     with suppress(OSError, ValueError):  # the file may contain "max"
         return int(path.read_text())
     return _UNLIMITED_BYTES
@@ -276,7 +280,7 @@ def _limit(path: Path) -> int:
 def memory_kills(groups: Iterable[str]) -> int:
     """Returns how many processes of these groups the kernel's out-of-memory killer has ended."""
     return sum(
-        _numbers(Path(group) / name).get("oom_kill", 0)
+        _read_counters(Path(group) / name).get("oom_kill", 0)
         for group in groups
         for name in ("memory.events", "memory.oom_control")
     )
@@ -291,7 +295,7 @@ def find_v1(proc: Path = Path("/proc/self")) -> Mapping[str, Path]:
         for line in (proc / "mountinfo").read_text().splitlines():
             before, _, after = line.partition(" - ")
             kind, _, options = after.split(" ", 2)
-            for name in _OF_V1 & set(options.split(",")) if kind == "cgroup" else ():
+            for name in _V1_CONTROLLERS & set(options.split(",")) if kind == "cgroup" else ():
                 root, top = before.split()[3:5]
                 group = Path(os.path.normpath(f"{top}/{inner[name].removeprefix(root)}"))
                 if os.access(group / "cgroup.procs", os.W_OK) and os.access(group, os.W_OK):
@@ -316,14 +320,14 @@ def _make_v1(name: str, bases: Mapping[str, Path], memory: int, processes: int =
         group.mkdir(exist_ok=True)
         for file, value in limits.items():
             if (group / file).exists():
-                _limit_v1(group / file, value)
+                _write_v1_limit(group / file, value)
         _write_if_there(group / "memory.memsw.limit_in_bytes", str(memory << 20))
         # The kernel accounts for buffers of TCP and UDP separately, and only if this limit is set.
         _write_if_there(group / "memory.kmem.tcp.limit_in_bytes", str(memory << 18))
     return tuple(map(str, groups))
 
 
-def _limit_v1(file: Path, value: str) -> None:
+def _write_v1_limit(file: Path, value: str) -> None:
     try:
         file.write_text(value)
     except OSError as error:
@@ -340,10 +344,10 @@ def enter(groups: Iterable[str], pid: int) -> None:
 def find(proc: Path = _PROC) -> Path | None:
     """Returns the group of cgroup v2 below which Windlass may create groups, if there is one."""
     own = _own_group(proc)
-    return _beside(own) if own is not None and _is_shared_with_systemd(own, proc) else own
+    return _services_unit_group(own) if own is not None and _is_shared_with_systemd(own, proc) else own
 
 
-def _beside(unit: Path) -> Path | None:
+def _services_unit_group(unit: Path) -> Path | None:
     """Returns the group of the unit for services, if that unit runs."""
     group = services_group(unit)
     return group if group.exists() and _is_delegated(group, str(group)) else None
@@ -351,7 +355,7 @@ def _beside(unit: Path) -> Path | None:
 
 def _own_group(proc: Path = _PROC) -> Path | None:
     """Returns the group of cgroup v2 that was delegated to this process, if there is one."""
-    present = _present_group(proc)
+    present = _current_group(proc)
     if present is None:
         return None
     group, inner = present
@@ -360,7 +364,7 @@ def _own_group(proc: Path = _PROC) -> Path | None:
     return group if _is_delegated(group, inner) else None
 
 
-def _present_group(proc: Path) -> tuple[Path, str] | None:
+def _current_group(proc: Path) -> tuple[Path, str] | None:
     """Returns the group of cgroup v2 of this process, and its path in the hierarchy."""
     if not (proc / "cgroup").exists():
         return None
@@ -381,13 +385,18 @@ def _is_shared_with_systemd(group: Path, proc: Path = _PROC) -> bool:
 
     It does not if it has started this process in a child group (`DelegateSubgroup=windlass`).
     """
-    present = _present_group(proc)
-    return present is not None and present[0] == group and is_of_unit(group) and bool(_offered(group))
+    present = _current_group(proc)
+    return (
+        present is not None
+        and present[0] == group
+        and is_of_unit(group)
+        and bool(_available_controllers(group))
+    )
 
 
-def _offered(group: Path) -> frozenset[str]:
+def _available_controllers(group: Path) -> frozenset[str]:
     """Returns the controllers of a group of cgroup v2 that Windlass uses."""
-    return _OF_V2 & set((group / "cgroup.controllers").read_text().split())
+    return _V2_CONTROLLERS & set((group / "cgroup.controllers").read_text().split())
 
 
 def mount(proc: Path = Path("/proc/self")) -> Path | None:
@@ -417,7 +426,7 @@ def usage_of(groups: Iterable[str]) -> tuple[int, int] | None:
     for group in map(Path, groups):
         with suppress(OSError):  # cgroup v1 has no such file
             memory = int((group / "memory.current").read_text())
-            usage = _numbers(group / "cpu.stat").get("usage_usec")
+            usage = _read_counters(group / "cpu.stat").get("usage_usec")
             return None if usage is None else (usage // 1000, memory)
     return None
 
@@ -447,8 +456,8 @@ def _control_children(group: Path, controllers: Iterable[str]) -> None:
     (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(controllers)))
 
 
-def _hand_on(base: Path) -> frozenset[str]:
-    wanted = _offered(base)
+def _delegate_controllers(base: Path) -> frozenset[str]:
+    wanted = _available_controllers(base)
     own = base / _OWN_GROUP
     own.mkdir(exist_ok=True)
     for pid in (base / "cgroup.procs").read_text().split():
@@ -464,7 +473,7 @@ def _write_if_there(path: Path, text: str) -> None:
         path.write_text(text)
 
 
-def _numbers(path: Path) -> Mapping[str, int]:
+def _read_counters(path: Path) -> Mapping[str, int]:
     with suppress(OSError):
         lines = (line.split() for line in path.read_text().splitlines())
         return {words[0]: int(words[1]) for words in lines if len(words) == 2}

@@ -26,7 +26,7 @@ _UPTIME: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """A clock that keeps running while the machine sleeps and ignores changes of the wall clock."""
 _TOLERANCE_MS: Final = 500
 """The difference from the followed clock, in milliseconds, that is not corrected."""
-_PACE: Final = 9, 10
+_SLOW_CLOCK_RATE: Final = 9, 10
 """The pace of a clock that is ahead, as a fraction. It loses six minutes in an hour, and a job that is due
 each minute keeps running."""
 _MIN_REPORTED_DIFFERENCE: Final = 5 * SECOND
@@ -78,7 +78,7 @@ class SystemClock:
         # A shortcut, because every request reads the clock, and most clocks follow no other clock.
         now = time.time_ns() // 1_000_000 if self._ahead is None else self._read()
         if now < self._last:
-            return self._go_slowly(now)
+            return self._advance_slowly(now)
         self._last, self._set_back = now, None
         return now
 
@@ -115,7 +115,7 @@ class SystemClock:
             extra={"days": step // DAY, "time": stamp(self.now())},
         )
 
-    def _go_slowly(self, read: int) -> int:
+    def _advance_slowly(self, read: int) -> int:
         if self._set_back is None:
             self._set_back = self._last, uptime()
             if (behind := self._last - read) > _MIN_REPORTED_DIFFERENCE:
@@ -125,7 +125,7 @@ class SystemClock:
                     extra={"seconds": behind / SECOND},
                 )
         since, began = self._set_back
-        part, whole = _PACE
+        part, whole = _SLOW_CLOCK_RATE
         self._last = max(self._last, since + (uptime() - began) * part // whole)
         return self._last
 

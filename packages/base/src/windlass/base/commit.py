@@ -22,33 +22,35 @@ _SHOWN_DIGITS: Final = 12
 @cache
 def commit() -> str:
     """Returns the first digits of the commit, or `unknown`. Reads it once and caches it."""
-    return (_text(_PACKAGE / COMMIT_FILE) or commit_of(_PACKAGE.parents[4]))[:_SHOWN_DIGITS] or UNKNOWN_COMMIT
+    return (_read_text(_PACKAGE / COMMIT_FILE) or commit_of(_PACKAGE.parents[4]))[
+        :_SHOWN_DIGITS
+    ] or UNKNOWN_COMMIT
 
 
 def commit_of(checkout: Path) -> str:
     """Returns the commit of a checkout; empty if the folder is not a checkout, or if git stores its branches
     in another format."""
     git = checkout / ".git"
-    if link := _text(git).removeprefix("gitdir:").strip():  # a linked working tree or a submodule
+    if link := _read_text(git).removeprefix("gitdir:").strip():  # a linked working tree or a submodule
         git = checkout / link
-    common = git / (_text(git / "commondir") or ".")
-    head = _text(git / "HEAD")
+    common = git / (_read_text(git / "commondir") or ".")
+    head = _read_text(git / "HEAD")
     if head.startswith("ref:"):
         branch = head.removeprefix("ref:").strip()
-        head = _text(git / branch) or _text(common / branch) or _packed_commit(common, branch)
+        head = _read_text(git / branch) or _read_text(common / branch) or _packed_commit(common, branch)
     return head if _HASH_PATTERN.fullmatch(head) else ""
 
 
 def _packed_commit(git: Path, branch: str) -> str:
     """Returns the commit of a branch from `packed-refs`."""
-    for line in _text(git / "packed-refs").splitlines():
+    for line in _read_text(git / "packed-refs").splitlines():
         commit, _, name = line.partition(" ")
         if name == branch:
             return commit
     return ""
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     """Returns the content of a file; empty if the file is missing or cannot be read."""
     try:
         return file.read_text().strip()

@@ -107,9 +107,9 @@ def _matches_path_or_parent(path: Sequence[str], pattern: Sequence[Part]) -> boo
 
     `here` contains the indexes of the pattern segments that may match next.
     """
-    here = _past_stars([0], pattern)
+    here = _add_indexes_after_stars([0], pattern)
     for name in path:
-        here = _past_stars([*_find_following(here, pattern, name)], pattern)
+        here = _add_indexes_after_stars([*_find_following(here, pattern, name)], pattern)
         if not here or len(pattern) in here:
             return bool(here)
     return False
@@ -125,7 +125,7 @@ def _find_following(here: Collection[int], pattern: Sequence[Part], name: str) -
             yield at + 1
 
 
-def _past_stars(here: list[int], pattern: Sequence[Part]) -> Collection[int]:
+def _add_indexes_after_stars(here: list[int], pattern: Sequence[Part]) -> Collection[int]:
     """Adds the indexes after each `**`, because `**` also matches nothing."""
     further = [at + 1 for at in here if at < len(pattern) and pattern[at] is None]
     if not further:

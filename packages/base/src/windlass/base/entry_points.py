@@ -32,12 +32,12 @@ def entry_points(group: str) -> list[EntryPoint]:
     """Returns the entry points of a group, sorted by name. If a package is installed twice, its first copy in
     `sys.path` counts, as for imports."""
     found: dict[str, list[EntryPoint]] = {}
-    for package, path in _packages():
+    for package, path in _installed_packages():
         if package not in found:
             found[package] = []
             with suppress(FileNotFoundError, NotADirectoryError):
                 text = Path(path, "entry_points.txt").read_text("utf-8")
-                found[package] += _of_group(group, text.splitlines())
+                found[package] += _entry_points_of_group(group, text.splitlines())
     return sorted(point for points in found.values() for point in points)
 
 
@@ -52,7 +52,7 @@ def modules_of(package: str, folders: Iterable[str], group: str) -> Iterator[Mod
         yield module
 
 
-def _packages() -> Iterator[tuple[str, str]]:
+def _installed_packages() -> Iterator[tuple[str, str]]:
     for folder in sys.path:
         with suppress(OSError), os.scandir(folder or ".") as entries:
             for entry in entries:
@@ -60,7 +60,7 @@ def _packages() -> Iterator[tuple[str, str]]:
                     yield entry.name.partition("-")[0], entry.path
 
 
-def _of_group(group: str, lines: Iterable[str]) -> Iterator[EntryPoint]:
+def _entry_points_of_group(group: str, lines: Iterable[str]) -> Iterator[EntryPoint]:
     is_inside = False
     for line in map(str.strip, lines):
         if line.startswith("["):

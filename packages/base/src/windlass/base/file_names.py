@@ -21,7 +21,7 @@ def file_names(root: Path) -> Iterator[str]:
     ahead = [("", 0)]
     count = 0
     for folder, deep in ahead:
-        for name, is_folder in _entries(root / folder):
+        for name, is_folder in _list_entries(root / folder):
             path = f"{folder}/{name}" if folder else name
             if not is_folder:
                 count += 1
@@ -36,7 +36,7 @@ def folder_names(root: Path) -> Iterator[str]:
     """Yields the relative paths of the folders below a folder, the folders near the top first."""
     ahead = [("", 0)]
     for folder, deep in ahead:
-        for name, is_folder in sorted(_entries(root / folder)) if deep < MAX_DEPTH else ():
+        for name, is_folder in sorted(_list_entries(root / folder)) if deep < MAX_DEPTH else ():
             if is_folder and name not in _NOT_ENTERED:
                 path = f"{folder}/{name}" if folder else name
                 yield path
@@ -52,7 +52,7 @@ def read_beginning(root: Path, path: str, limit: int) -> bytes:
         return file.read(limit)
 
 
-def _entries(folder: Path) -> list[tuple[str, bool]]:
+def _list_entries(folder: Path) -> list[tuple[str, bool]]:
     """Returns the names of a folder's entries, each with whether it is a folder. Skips unprintable names."""
     try:
         with os.scandir(folder) as scan:

@@ -45,7 +45,9 @@ class Signer:
         """Returns a token with these claims, valid from now for `ttl` seconds."""
         if taken := claims.keys() & set(REGISTERED_CLAIMS):
             raise ValueError(f"{', '.join(sorted(taken))}: stamped by the issuer, not by its caller")
-        return jwt.encode({**claims, **self._stamps(ttl)}, self._key, ALGORITHM, headers={"kid": self.kid})
+        return jwt.encode(
+            {**claims, **self._standard_claims(ttl)}, self._key, ALGORITHM, headers={"kid": self.kid}
+        )
 
     def jwks(self) -> dict[str, Any]:
         return {"keys": [{**self._jwk, "kid": self.kid, "use": "sig", "alg": ALGORITHM}]}
@@ -62,7 +64,7 @@ class Signer:
             "claims_supported": ["sub", "aud", *REGISTERED_CLAIMS],
         }
 
-    def _stamps(self, ttl: float) -> dict[str, Any]:
+    def _standard_claims(self, ttl: float) -> dict[str, Any]:
         now = self._now()
         return {
             "iss": self.issuer,

@@ -82,7 +82,7 @@ class KnownKeys:
         self._keys = parse_key_set(jwks)
 
     async def find(self, alg: str, kid: str | None) -> IssuerKey:
-        return _select(self._keys, alg, kid)
+        return _select_key(self._keys, alg, kid)
 
 
 class FetchedKeys:
@@ -102,10 +102,10 @@ class FetchedKeys:
         if not self._is_within(MAX_FRESH_SECONDS, self._fetched):
             await self._refetch()
         try:
-            return _select(self._usable_keys(), alg, kid)
+            return _select_key(self._usable_keys(), alg, kid)
         except _UnknownKey:
             await self._refetch()
-            return _select(self._usable_keys(), alg, kid)
+            return _select_key(self._usable_keys(), alg, kid)
 
     def _usable_keys(self) -> list[IssuerKey]:
         if self._now() - self._fetched >= MAX_KEY_AGE_SECONDS:
@@ -137,7 +137,7 @@ class FetchedKeys:
         return 0 <= self._now() - since < span
 
 
-def _select(keys: Iterable[IssuerKey], alg: str, kid: str | None) -> IssuerKey:
+def _select_key(keys: Iterable[IssuerKey], alg: str, kid: str | None) -> IssuerKey:
     match [key for key in keys if kid in (None, key.kid) and key.fits(alg)]:
         case [key]:
             return key
@@ -149,13 +149,13 @@ def _select(keys: Iterable[IssuerKey], alg: str, kid: str | None) -> IssuerKey:
 
 async def _download(issuer: str, fetch: Fetch) -> list[IssuerKey]:
     # OpenID Connect Discovery, section 4: remove a trailing slash of the issuer.
-    discovery = _document(await fetch(f"{issuer.removesuffix('/')}/.well-known/openid-configuration"))
+    discovery = _parse_document(await fetch(f"{issuer.removesuffix('/')}/.well-known/openid-configuration"))
     if discovery.get("issuer") != issuer:
         raise TokenRefused("the discovery document names another issuer")
-    return parse_key_set(_document(await fetch(_jwks_uri(discovery, issuer))))
+    return parse_key_set(_parse_document(await fetch(_jwks_uri(discovery, issuer))))
 
 
-def _document(raw: bytes) -> dict[str, Any]:
+def _parse_document(raw: bytes) -> dict[str, Any]:
     if len(raw) > MAX_DOCUMENT:
         raise TokenRefused(f"a document of the issuer is longer than {MAX_DOCUMENT} bytes")
     return json_object(raw)
@@ -163,12 +163,12 @@ def _document(raw: bytes) -> dict[str, Any]:
 
 def _jwks_uri(discovery: dict[str, Any], issuer: str) -> str:
     uri = discovery.get("jwks_uri")
-    if not isinstance(uri, str) or not uri.startswith(_schemes(issuer)):
+    if not isinstance(uri, str) or not uri.startswith(_allowed_schemes(issuer)):
         raise TokenRefused("the discovery document has no jwks_uri with https")
     return uri
 
 
-def _schemes(issuer: str) -> tuple[str, ...]:
+def _allowed_schemes(issuer: str) -> tuple[str, ...]:
     return ("https://", "http://") if issuer.startswith("http://") else ("https://",)
 
 
@@ -206,10 +206,10 @@ def parse_key_set(jwks: dict[str, Any]) -> list[IssuerKey]:
         raise TokenRefused("the key set has no list of keys")
     if len(listed) > MAX_KEYS:
         raise TokenRefused(f"the key set has more than {MAX_KEYS} keys")
-    return [key for jwk in listed if (key := _key(jwk)) is not None]
+    return [key for jwk in listed if (key := _issuer_key(jwk)) is not None]
 
 
-def _key(jwk: Any) -> IssuerKey | None:
+def _issuer_key(jwk: Any) -> IssuerKey | None:
     try:
         fields = convert(jwk, _Jwk)
         if not fields.verifies:

@@ -90,14 +90,14 @@ def _socket_bytes(descriptor: int, default: int) -> int:
     if held:
         return held
     # Data in a Unix socket is charged to its sender only.
-    return max(readable, default) if (readable := _readable(descriptor)) else 0
+    return max(readable, default) if (readable := _readable_bytes(descriptor)) else 0
 
 
 def _pipe_bytes(descriptor: int, default: int) -> int:
-    return fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) if _readable(descriptor) else 0
+    return fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ) if _readable_bytes(descriptor) else 0
 
 
-def _readable(descriptor: int) -> int:
+def _readable_bytes(descriptor: int) -> int:
     count = array.array("i", [0])
     with suppress(OSError):  # a listening socket has no data
         fcntl.ioctl(descriptor, termios.FIONREAD, count)

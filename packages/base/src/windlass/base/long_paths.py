@@ -49,15 +49,15 @@ def _open(path: str) -> int:
     try:
         while len(left) > _MAX_PATH_LENGTH:
             first, _, rest = left[:_MAX_PATH_LENGTH].rpartition(b"/")
-            folder, before = _step(first, folder, _STEP), folder
+            folder, before = _open_step(first, folder, _STEP), folder
             _close(before)
             left = rest + left[_MAX_PATH_LENGTH:]
-        return _step(left, folder, _LAST)
+        return _open_step(left, folder, _LAST)
     finally:
         _close(folder)
 
 
-def _step(path: bytes, folder: int, flags: int) -> int:
+def _open_step(path: bytes, folder: int, flags: int) -> int:
     return os.open(path, flags) if folder < 0 else os.open(path, flags, dir_fd=folder)
 
 

@@ -33,7 +33,7 @@ def mark_of(home: Path) -> int:
 
     The marks of all instances of an installation are in one range of numbers.
     """
-    return _first_mark(home.parent.parent) + _number(str(home)) % _OF_INSTANCES
+    return _first_mark(home.parent.parent) + _hash_number(str(home)) % _OF_INSTANCES
 
 
 def is_below(mark: int, services: Path) -> bool:
@@ -80,8 +80,8 @@ def _read_newest_pid(file: int) -> int:
 
 
 def _first_mark(services: Path) -> int:
-    return _MARK_BASE + _number(str(services)) % (_MARK_BASE // _OF_INSTANCES) * _OF_INSTANCES
+    return _MARK_BASE + _hash_number(str(services)) % (_MARK_BASE // _OF_INSTANCES) * _OF_INSTANCES
 
 
-def _number(text: str) -> int:
+def _hash_number(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(errors="surrogateescape"), digest_size=8).digest(), "big")

@@ -116,7 +116,7 @@ def _peek_all(sock: socket.socket) -> Iterator[int]:
         try:
             for _ in range(_MAX_MESSAGES):
                 at = _peek_offset(sock)
-                with _peek(sock) as (length, files):
+                with _peek_message(sock) as (length, files):
                     yield from files
                 found += len(files)
                 if length == _DATA_BUFFER_BYTES or _peek_offset(sock) != at + length:
@@ -132,7 +132,7 @@ def _peek_all(sock: socket.socket) -> Iterator[int]:
 
 
 @contextmanager
-def _peek(sock: socket.socket) -> Iterator[tuple[int, list[int]]]:
+def _peek_message(sock: socket.socket) -> Iterator[tuple[int, list[int]]]:
     """Yields the data length and the file descriptors of the next message; 0 and no files without one."""
     flags = socket.MSG_PEEK | socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
     try:

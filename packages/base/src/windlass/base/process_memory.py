@@ -52,7 +52,7 @@ class HiddenFiles(TooMuchToMeasure):
 
 def is_tree_above(roots: Collection[int], limit: int) -> bool:
     """Returns whether these processes and their descendants use more than `limit` bytes of memory."""
-    find = partial(_sizes_below, roots)
+    find = partial(_resident_bytes_by_pid, roots)
     try:
         return sum(find().values()) + hidden_memory() > limit and are_above(find, limit)
     except TooMuchToMeasure:
@@ -61,7 +61,7 @@ def is_tree_above(roots: Collection[int], limit: int) -> bool:
 
 def with_descendants(roots: Collection[int]) -> Collection[int]:
     """Returns the pids of these processes and all their descendants."""
-    return _sizes_below(roots).keys()
+    return _resident_bytes_by_pid(roots).keys()
 
 
 def have_too_many_files(pids: Collection[int]) -> bool:
@@ -159,7 +159,7 @@ def _measure_memory_files(pids: Collection[int]) -> int:
             views.setdefault(_mount_view(pid), pid)
     room = _MAX_MOUNTINFO_BYTES
     for pid in views.values():
-        for line in _mounts(str(pid)):
+        for line in _read_mountinfo(str(pid)):
             room -= len(line)
             if room < 0:
                 raise TooManyMounts
@@ -185,7 +185,7 @@ def _mount_view(pid: int) -> tuple[int, ...]:
     return os.stat(f"/proc/{pid}/ns/mnt").st_ino, root.st_dev, root.st_ino  # noqa: PTH116 (likewise)
 
 
-def _mounts(process: str) -> Iterator[bytes]:
+def _read_mountinfo(process: str) -> Iterator[bytes]:
     with suppress(OSError), open(f"/proc/{process}/mountinfo", "rb") as file:  # noqa: PTH123
         yield from file
 
@@ -199,7 +199,7 @@ def _memory_file_systems(process: str, line: bytes) -> Iterator[tuple[str, bytes
 
 def _visible_memory_file_systems() -> dict[str, bytes]:
     """Returns the in-memory file systems that this process sees: their devices, each with a path."""
-    return dict(system for line in _mounts("self") for system in _memory_file_systems("self", line))
+    return dict(system for line in _read_mountinfo("self") for system in _memory_file_systems("self", line))
 
 
 def _used_bytes(system: tuple[str, bytes]) -> int:
@@ -239,7 +239,7 @@ def _page_tables(pid: int) -> int:
     return 0
 
 
-def _sizes_below(roots: Collection[int]) -> dict[int, int]:
+def _resident_bytes_by_pid(roots: Collection[int]) -> dict[int, int]:
     """Returns the resident bytes of these processes and their descendants, by pid."""
     sizes: dict[int, int] = {}
     children: dict[int, list[int]] = {}

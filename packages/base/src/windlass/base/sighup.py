@@ -19,11 +19,11 @@ def handle_hang_ups(stop: Callable[[], None] | None = None) -> None:
     Under `nohup`, the program continues to run.
     """
     is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    handler = stop if stop and not is_ignored and _has_terminal() else _note
+    handler = stop if stop and not is_ignored and _has_terminal() else _warn_about_restart
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, handler)
 
 
-def _note() -> None:
+def _warn_about_restart() -> None:
     _log.warning("restart to read changed settings: SIGHUP does nothing")
 
 

@@ -32,7 +32,7 @@ class Trace(Struct, frozen=True):
 
     def header(self) -> str:
         """Returns the `traceparent` header for one outgoing request, with a new span id."""
-        return f"00-{self.id}-{_number(64):016x}-{self.flags:02x}"
+        return f"00-{self.id}-{_random_id(64):016x}-{self.flags:02x}"
 
     @property
     def stored(self) -> str:
@@ -40,7 +40,7 @@ class Trace(Struct, frozen=True):
 
 
 def new_trace() -> Trace:
-    return Trace(f"{_number(128):032x}")
+    return Trace(f"{_random_id(128):032x}")
 
 
 def given_trace(header: bytes | None) -> Trace | None:
@@ -57,7 +57,7 @@ def stored_trace(text: str) -> Trace | None:
     return Trace(id, int(flags, 16)) if id else None
 
 
-def _number(bits: int) -> int:
+def _random_id(bits: int) -> int:
     """Returns a random number except 0, which is an invalid id."""
     return _RANDOM.getrandbits(bits) or 1
 

@@ -60,9 +60,9 @@ class TurnBudget:
         """Schedules the renewal of the budget for the next iteration, unless it is scheduled already."""
         if not self._is_renewed:
             self._is_renewed = True
-            asyncio.get_running_loop().call_soon(self._renew)
+            asyncio.get_running_loop().call_soon(self._renew_budget)
 
-    def _renew(self) -> None:
+    def _renew_budget(self) -> None:
         """Renews the budget. Resumes as many waiting steps as certainly fit, and at least one."""
         self._left, room = self._seconds, max(1, int(self._seconds / self._long_step))
         while self._waiting and room:

@@ -21,7 +21,7 @@ def unnamed_files(pids: Collection[int]) -> Iterator[os.stat_result]:
     The kernel shows files that are mapped and closed to root only.
     """
     for pid in pids:
-        for path in _paths(pid):
+        for path in _open_file_paths(pid):
             with suppress(OSError):
                 # Other files are not accessed, because they may be on a disk that hangs.
                 if os.readlink(path).endswith(_DELETED):  # noqa: PTH115 (of thousands)
@@ -50,7 +50,7 @@ def _mapped_unnamed(process: int) -> Iterator[tuple[int, int]]:
                 yield os.makedev(int(major, 16), int(minor, 16)), int(inode)
 
 
-def _paths(pid: int) -> Iterator[str]:
+def _open_file_paths(pid: int) -> Iterator[str]:
     process = f"/proc/{live_thread(pid)}"
     yield f"{process}/exe"
     for folder, number in open_numbers(pid):

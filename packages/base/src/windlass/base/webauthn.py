@@ -82,7 +82,7 @@ class WebAuthn:
 
         options, state = self._server.register_begin(
             PublicKeyCredentialUserEntity(id=user.encode(), name=name, display_name=title),
-            [_descriptor(id) for id in credential_ids],
+            [_credential_descriptor(id) for id in credential_ids],
             resident_key_requirement=ResidentKeyRequirement.PREFERRED,
             user_verification=UserVerificationRequirement.PREFERRED,
         )
@@ -96,18 +96,18 @@ class WebAuthn:
         from fido2.webauthn import UserVerificationRequirement  # noqa: PLC0415 (see above)
 
         options, state = self._server.authenticate_begin(
-            [_descriptor(id) for id in credential_ids] or None,
+            [_credential_descriptor(id) for id in credential_ids] or None,
             user_verification=UserVerificationRequirement.REQUIRED if verify_user else None,
         )
         return PasskeyQuestion(_to_json(dict(options)["publicKey"]), state["challenge"])
 
     def read_added(self, challenge: str, id: str, client_data: str, attestation: str) -> NewCredential:
         """Returns the credential that an authenticator has made. Raises PasskeyRefused."""
-        with _refusals():
+        with _translated_refusals():
             _refuse_frames(client_data)
             response = {"clientDataJSON": client_data, "attestationObject": attestation}
             state = {"challenge": challenge, "user_verification": None}
-            data = self._server.register_complete(state, _credential(id, response))
+            data = self._server.register_complete(state, _credential_response(id, response))
             known = data.credential_data
             if known is None or to_base64url(known.credential_id) != id:
                 raise ValueError("the credential is not the one that was attested")
@@ -136,7 +136,7 @@ class WebAuthn:
             UserVerificationRequirement,
         )
 
-        with _refusals():
+        with _translated_refusals():
             _refuse_frames(client_data)
             state = {
                 "challenge": challenge,
@@ -148,13 +148,13 @@ class WebAuthn:
                 "signature": signature,
             }
             self._server.authenticate_complete(
-                state, [AttestedCredentialData(public_key)], _credential(id, response)
+                state, [AttestedCredentialData(public_key)], _credential_response(id, response)
             )
             return AuthenticatorData(from_base64url(authenticator_data)).counter
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _translated_refusals() -> Iterator[None]:
     try:
         yield
     except _PARSE_ERRORS as error:
@@ -167,12 +167,12 @@ def _refuse_frames(client_data: str) -> None:
         raise ValueError("the page is in a frame of another site")
 
 
-def _credential(id: str, response: Mapping[str, str]) -> dict[str, Any]:
+def _credential_response(id: str, response: Mapping[str, str]) -> dict[str, Any]:
     """Returns an answer in the form of browsers (RegistrationResponseJSON, AuthenticationResponseJSON)."""
     return {"id": id, "rawId": id, "type": "public-key", "response": response, "clientExtensionResults": {}}
 
 
-def _descriptor(id: str) -> PublicKeyCredentialDescriptor:
+def _credential_descriptor(id: str) -> PublicKeyCredentialDescriptor:
     from fido2.webauthn import (  # noqa: PLC0415 (see above)
         PublicKeyCredentialDescriptor,
         PublicKeyCredentialType,

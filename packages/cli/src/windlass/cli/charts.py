@@ -30,9 +30,13 @@ class MetricRow(Struct, frozen=True):
     @property
     def cells(self) -> tuple[str, str, str]:
         """The title, the current value and the highest value; a value is empty if it is unknown."""
-        return self.title, self._text(self.numbers[-1]), self._text(_highest(self.numbers))
+        return (
+            self.title,
+            self._format_number(self.numbers[-1]),
+            self._format_number(_max_number(self.numbers)),
+        )
 
-    def _text(self, number: float | None) -> str:
+    def _format_number(self, number: float | None) -> str:
         return "" if number is None else self.pattern.format(number / self.unit)
 
 
@@ -63,14 +67,14 @@ def course(numbers: Numbers, width: int) -> str:
     """Draws numbers as a bar chart of at most `width` characters. Each character shows the highest number of
     its interval; a blank stands for an unknown number."""
     step = -(-len(numbers) // width)
-    highest = [_highest(numbers[first : first + step]) for first in range(0, len(numbers), step)]
-    top = _highest(highest) or 1
+    highest = [_max_number(numbers[first : first + step]) for first in range(0, len(numbers), step)]
+    top = _max_number(highest) or 1
     return "".join(
         " " if number is None else _BLOCKS[round(number / top * (len(_BLOCKS) - 1))] for number in highest
     )
 
 
-def _highest(numbers: Numbers) -> float | None:
+def _max_number(numbers: Numbers) -> float | None:
     return max((number for number in numbers if number is not None), default=None)
 
 

@@ -97,7 +97,7 @@ class Api:
         self._token = token
         self._seconds = seconds
         # Redirects are not followed, because the token must not be sent to another server.
-        self._opener = urllib.request.build_opener(_NoRedirect, *_proxies(self._url))
+        self._opener = urllib.request.build_opener(_NoRedirect, *_proxy_bypass_handlers(self._url))
         self._insist: Callable[[Callable[[], ApiAnswer]], ApiAnswer] = lambda ask: ask()
 
     @property
@@ -196,7 +196,7 @@ class Api:
         return ApiRefused(self._explain_status(answer), answer)
 
     def _explain_status(self, answer: ApiAnswer) -> str:
-        message = _message(answer)
+        message = _error_message(answer)
         match answer.status:
             case 401 if not self._token:
                 return (
@@ -225,7 +225,7 @@ def _headers(sent: Message) -> dict[str, str]:
     return {name.lower(): value for name, value in sent.items()}
 
 
-def _message(answer: ApiAnswer) -> str:
+def _error_message(answer: ApiAnswer) -> str:
     try:
         message = str(answer.json["message"])
     except (CommandFailed, KeyError, TypeError):
@@ -252,7 +252,7 @@ def _check_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _proxies(url: str) -> list[urllib.request.BaseHandler]:
+def _proxy_bypass_handlers(url: str) -> list[urllib.request.BaseHandler]:
     """Returns the handler that bypasses proxies of the environment for servers on this machine."""
     return [urllib.request.ProxyHandler({})] if is_this_machine(urlsplit(url).hostname or "") else []
 

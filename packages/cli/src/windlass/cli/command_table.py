@@ -52,7 +52,7 @@ class CommandTable(Struct, frozen=True):
 
 def command_table(compute: Callable[[str], CommandTable]) -> CommandTable:
     """Returns the table from the cache if it is up to date. Otherwise computes and caches it."""
-    digest = _digest()
+    digest = _digest_of_declarations()
     if kept := _read_cache(digest):
         return kept
     table = compute(digest)
@@ -69,7 +69,7 @@ def place_of(name: str) -> str:
 
     The table is not computed here, because a starting server needs nothing else of it.
     """
-    kept = _read_cache(_digest())
+    kept = _read_cache(_digest_of_declarations())
     return (commands_of_packages() if kept is None else kept.machine).get(name, "")
 
 
@@ -91,13 +91,13 @@ def commands_of_packages() -> dict[str, str]:
     return {entry.name: entry.value for entry in entry_points(_ENTRY_POINT_GROUP)}
 
 
-def _digest() -> str:
+def _digest_of_declarations() -> str:
     """Returns a digest of the names, sizes and modification times of the declaring files, and of the
     modification times of the folders in `sys.path`."""
     parts = [VERSION]
     for portion in sorted(windlass.__path__):
         parts.append(portion)
-        for folder in (*_DECLARING_FOLDERS, *_of_kinds(portion)):
+        for folder in (*_DECLARING_FOLDERS, *_families_folders_of_kinds(portion)):
             with suppress(FileNotFoundError), os.scandir(Path(portion) / folder) as scan:
                 files = sorted((entry.name, entry.stat()) for entry in scan if entry.name.endswith(".py"))
                 parts += [f"{folder}/{name} {status.st_size} {status.st_mtime_ns}" for name, status in files]
@@ -107,6 +107,6 @@ def _digest() -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _of_kinds(portion: str) -> list[str]:
+def _families_folders_of_kinds(portion: str) -> list[str]:
     """Returns the `families` folders of packages with their own service kinds."""
     return sorted(f"{path.parent.name}/{path.name}" for path in Path(portion).glob("*/families"))

@@ -27,10 +27,10 @@ _FOLDER: Final = "links"
 
 def note_link(folder: Path, link: FolderLink) -> None:
     """Records that this user has confirmed the link. If writing fails, the user is asked again next time."""
-    file = _file(folder)
+    file = _confirmation_file(folder)
     with suppress(OSError):
         private_folder(file.parent)
-        write_whole(file, _content(folder, link), durable=False)
+        write_whole(file, _confirmation_content(folder, link), durable=False)
 
 
 def confirm_link(linked: LinkedFolder, server: str, *, sure: bool) -> None:
@@ -53,14 +53,16 @@ def confirm_link(linked: LinkedFolder, server: str, *, sure: bool) -> None:
 
 def _is_noted(linked: LinkedFolder) -> bool:
     try:
-        return _file(linked.folder).read_bytes() == _content(linked.folder, linked.link)
+        return _confirmation_file(linked.folder).read_bytes() == _confirmation_content(
+            linked.folder, linked.link
+        )
     except OSError:
         return False
 
 
-def _file(folder: Path) -> Path:
+def _confirmation_file(folder: Path) -> Path:
     return settings_folder() / _FOLDER / hashlib.sha256(bytes(folder.resolve())).hexdigest()
 
 
-def _content(folder: Path, link: FolderLink) -> bytes:
+def _confirmation_content(folder: Path, link: FolderLink) -> bytes:
     return bytes(folder.resolve()) + b"\n" + msgspec.json.encode(link) + b"\n"

@@ -112,10 +112,10 @@ class Demo:
             {"key": "DOCS_URL", "value": docs},
             by="key",
         )
-        self._bring_up("database", database)
-        self._bring_up("application", application)
+        self._start_service("database", database)
+        self._start_service("application", application)
         return {
-            "url": self._address(application["id"]),
+            "url": self._application_url(application["id"]),
             "project_id": project["id"],
             "environment_id": environment["id"],
             "database_id": database["id"],
@@ -173,7 +173,7 @@ class Demo:
 
     # Running parts
 
-    def _bring_up(self, family: str, service: Mapping[str, Any]) -> None:
+    def _start_service(self, family: str, service: Mapping[str, Any]) -> None:
         path, name = f"/{family}/{service['id']}", service["name"]
         status = self.api.get(f"{path}/status")
         if is_under_way(status):
@@ -191,7 +191,7 @@ class Demo:
         except DeploymentFailed as failed:
             raise CommandFailed(f"{name} does not run: {failed.why}") from failed
 
-    def _address(self, application: str) -> str:
+    def _application_url(self, application: str) -> str:
         links = self.api.get(f"/application/{application}/link")["results"]
         default = sorted(links, key=lambda link: not link.get("is_default"))
         if not default:

@@ -76,7 +76,11 @@ class DeploymentFailed(CommandFailed):
         if has_newer or deployment["status"] == Progress.SUPERSEDED:  # the reason names the newer deployment
             super().__init__(in_sentence(self.why))
         else:
-            advice = f"run `{command}` and deploy {name} again" if command else _advice(name, deployment)
+            advice = (
+                f"run `{command}` and deploy {name} again"
+                if command
+                else _deployment_advice(name, deployment)
+            )
             last = f"\nThen try again: {retry}" if retry and retry not in self.why else ""
             super().__init__(f"{advice}: {self.why}{last}")
 
@@ -154,7 +158,7 @@ def is_gone(problem: Exception) -> bool:
     return isinstance(problem, ApiRefused) and problem.status == HTTPStatus.NOT_FOUND
 
 
-def _advice(name: str, deployment: Mapping[str, Any]) -> str:
+def _deployment_advice(name: str, deployment: Mapping[str, Any]) -> str:
     """Returns the advice for a deployment that was cancelled, failed, or could not be cancelled in time."""
     what = f"{_VERBS[Do(deployment['action'])]} {name} again"
     match deployment["status"]:

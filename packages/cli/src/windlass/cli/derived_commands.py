@@ -141,12 +141,14 @@ def commands_of(registry: Registry) -> dict[str, dict[str, DerivedCommand]]:
     """Returns all commands, by group and word."""
     paths: dict[str, dict[str, list[CommandPath]]] = {}
     for operation in registry.operations:
-        paths.setdefault(_group(operation), {}).setdefault(_word(operation), []).append(_path(operation))
+        paths.setdefault(_group_name(operation), {}).setdefault(_command_word(operation), []).append(
+            _command_path(operation)
+        )
         if above := _listing_parent(operation):
             word = kebab(plural(operation.own_family.segment))
-            paths[kebab(above.name)][word] = [_path(operation, of_above=True)]
+            paths[kebab(above.name)][word] = [_command_path(operation, of_above=True)]
     return {
-        group: {word: _command(group, word, some) for word, some in words.items()}
+        group: {word: _derive_command(group, word, some) for word, some in words.items()}
         for group, words in sorted(paths.items())
     }
 
@@ -171,7 +173,7 @@ def about(command: DerivedCommand) -> str:
     return (description or command.operation.group).strip().partition("\n")[0].rstrip(".")
 
 
-def _command(group: str, command_name: str, paths: Sequence[CommandPath]) -> DerivedCommand:
+def _derive_command(group: str, command_name: str, paths: Sequence[CommandPath]) -> DerivedCommand:
     keys = [(path.choice, tuple(name for name, _ in path.above)) for path in paths]
     if len(set(keys)) < len(keys):
         clashing = ", ".join(path.operation.id for path in paths)
@@ -179,11 +181,11 @@ def _command(group: str, command_name: str, paths: Sequence[CommandPath]) -> Der
     return DerivedCommand(group=group, word=command_name, paths=tuple(paths))
 
 
-def _group(operation: Operation) -> str:
-    return kebab(operation.handler.rpartition(".")[0] or _literals(operation)[-1])
+def _group_name(operation: Operation) -> str:
+    return kebab(operation.handler.rpartition(".")[0] or _literal_segments(operation)[-1])
 
 
-def _word(operation: Operation) -> str:
+def _command_word(operation: Operation) -> str:
     owner, _, word = operation.handler.rpartition(".")
     if not owner:
         return re.split(r"(?=[A-Z])", operation.handler)[0]
@@ -199,14 +201,14 @@ def _listing_parent(operation: Operation) -> Family | None:
     return family.parent if isinstance(family.parent, Family) and family.parent.parent else None
 
 
-def _path(operation: Operation, *, of_above: bool = False) -> CommandPath:
+def _command_path(operation: Operation, *, of_above: bool = False) -> CommandPath:
     first = operation.itself.position if operation.itself else len(operation.ids) - of_above
     above = tuple((id.name or id.param, id.param) for id in operation.ids[:first])
-    choice = "" if "." in operation.handler else "/".join(_literals(operation)[:-1])
+    choice = "" if "." in operation.handler else "/".join(_literal_segments(operation)[:-1])
     return CommandPath(operation=operation, above=above, subject=operation.ids[first:], choice=choice)
 
 
-def _literals(operation: Operation) -> list[str]:
+def _literal_segments(operation: Operation) -> list[str]:
     """Returns the path segments that are not followed by an id."""
     pieces = [*operation.path.split("/")[1:], ""]
     return [

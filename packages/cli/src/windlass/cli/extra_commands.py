@@ -50,10 +50,10 @@ def _api(method: str, path: str, data: str | None, include: bool, **options: Any
     if answer.going_on is None:
         click.echo(answer.body, nl=bool(answer.body) and not answer.body.endswith(b"\n"))
     else:
-        _pass_on(answer.going_on)
+        _print_stream(answer.going_on)
 
 
-def _pass_on(stream: ResponseStream) -> None:
+def _print_stream(stream: ResponseStream) -> None:
     try:
         with ended_by_user():
             for piece in stream.pieces():

@@ -96,11 +96,11 @@ def _rules_above(folder: Path) -> list[IgnoreRule]:
         text = _read(above / ".gitignore") + (
             "\n" + _read(above / _GIT_EXCLUDE_FILE) if above == tops[0] else ""
         )
-        rules += _from_above(text, folder.relative_to(above).as_posix())
+        rules += _rules_from_parent(text, folder.relative_to(above).as_posix())
     return rules
 
 
-def _from_above(text: str, below: str) -> Iterator[IgnoreRule]:
+def _rules_from_parent(text: str, below: str) -> Iterator[IgnoreRule]:
     """Yields the rules of a parent folder that can match in this folder: rules without a path, and rules
     whose path begins with this folder."""
     for line in text.splitlines():

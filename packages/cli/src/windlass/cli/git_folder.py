@@ -44,21 +44,21 @@ class GitFolder(Struct, frozen=True, kw_only=True):
 def git_folder(folder: Path) -> GitFolder | None:
     """Returns the git state of a folder. None if the folder is not in a repository, or git is not
     installed."""
-    top = _git(folder, "rev-parse", "--show-toplevel")
+    top = _git_output(folder, "rev-parse", "--show-toplevel")
     if not top:
         return None
-    commit = _git(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    remote, _, branch = _git(folder, "rev-parse", "--abbrev-ref", "@{upstream}").partition("/")
-    names = sorted(_git(folder, "remote").split(), key=lambda name: (name != remote, name != "origin"))
+    commit = _git_output(folder, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    remote, _, branch = _git_output(folder, "rev-parse", "--abbrev-ref", "@{upstream}").partition("/")
+    names = sorted(_git_output(folder, "remote").split(), key=lambda name: (name != remote, name != "origin"))
     return GitFolder(
         top=Path(top),
         commit=commit,
-        subject=_git(folder, "log", "-1", "--format=%s") if commit else "",
-        current=_git(folder, "symbolic-ref", "--quiet", "--short", "HEAD"),
+        subject=_git_output(folder, "log", "-1", "--format=%s") if commit else "",
+        current=_git_output(folder, "symbolic-ref", "--quiet", "--short", "HEAD"),
         branch=branch or _pushed_branch(folder, names),
         remotes=tuple(
             dict.fromkeys(
-                url for name in names if (url := for_server(_git(folder, "remote", "get-url", name)))
+                url for name in names if (url := for_server(_git_output(folder, "remote", "get-url", name)))
             )
         ),
         has_changes=_has_changes(folder),
@@ -67,17 +67,19 @@ def git_folder(folder: Path) -> GitFolder | None:
 
 
 def _remotes_with(folder: Path, commit: str, remotes: Sequence[str]) -> tuple[str, ...]:
-    listed = _git(folder, "branch", "-r", "--contains", commit, "--format=%(refname)").split("\n")
+    listed = _git_output(folder, "branch", "-r", "--contains", commit, "--format=%(refname)").split("\n")
     holders = [name for name in remotes if any(line.startswith(f"refs/remotes/{name}/") for line in listed)]
-    urls = (for_server(_git(folder, "remote", "get-url", name)) for name in holders)
+    urls = (for_server(_git_output(folder, "remote", "get-url", name)) for name in holders)
     return tuple(filter(None, urls))
 
 
 def _pushed_branch(folder: Path, remotes: Sequence[str]) -> str:
     """Returns the current branch if a remote has it. Without options, `git push` sets no upstream."""
-    branch = _git(folder, "symbolic-ref", "--quiet", "--short", "HEAD")
+    branch = _git_output(folder, "symbolic-ref", "--quiet", "--short", "HEAD")
     references = [f"refs/remotes/{remote}/{branch}" for remote in remotes if branch]
-    is_pushed = any(_git(folder, "rev-parse", "--verify", "--quiet", reference) for reference in references)
+    is_pushed = any(
+        _git_output(folder, "rev-parse", "--verify", "--quiet", reference) for reference in references
+    )
     return branch if is_pushed else ""
 
 
@@ -141,7 +143,7 @@ def _normal_url(url: str) -> str:
     return url.removesuffix("/").removesuffix(".git").casefold()
 
 
-def _git(folder: Path, *words: str) -> str:
+def _git_output(folder: Path, *words: str) -> str:
     """Returns the output of git; empty if git fails."""
     return (_run(folder, *words) or "").strip()
 

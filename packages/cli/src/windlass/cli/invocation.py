@@ -146,10 +146,10 @@ class Invocation:
     def _body(self) -> dict[str, Any]:
         base, free = base_body(self._given), list(free_fields(self._options.fields, self._given))
         self._named = {*base, *(path[0] for path, _ in free)}
-        fields = ((field.path, self._resolve(field.refers, value)) for field, value in self._fields())
+        fields = ((field.path, self._resolve(field.refers, value)) for field, value in self._field_options())
         return body_of(base, [*fields, *free])
 
-    def _fields(self) -> list[tuple[Any, Any]]:
+    def _field_options(self) -> list[tuple[Any, Any]]:
         return list(values("field", self._options.fields, self._given))
 
     def _resolve(self, refers: str, value: Any) -> Any:

@@ -68,7 +68,7 @@ def find_linked_folder(start: Path) -> LinkedFolder | None:
 
 def write_link(folder: Path, link: FolderLink) -> Path:
     """Writes the link file. Returns its path."""
-    lines = [f"{name} = {_text(value)}" for name, value in msgspec.to_builtins(link).items()]
+    lines = [f"{name} = {_toml_text(value)}" for name, value in msgspec.to_builtins(link).items()]
     file = folder / LINK_FILE
     content = (_FILE_COMMENT + "\n".join(lines) + "\n").encode()
     try:
@@ -132,6 +132,6 @@ def _parse(file: Path, content: bytes) -> FolderLink:
     return link
 
 
-def _text(value: str) -> str:
+def _toml_text(value: str) -> str:
     # JSON strings are valid TOML strings, except for one character that JSON does not escape.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

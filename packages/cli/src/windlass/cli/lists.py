@@ -76,14 +76,16 @@ def show_list(operation: Operation, rows: Sequence[Any], *, wide: bool = False) 
     if not rows:
         click.echo("There are none.", err=True)
     elif wide:
-        _show_wide(rows, _names(operation, rows))
+        _show_wide(rows, _shown_field_names(operation, rows))
     else:
         numbers = {row["id"]: row["number"] for row in rows} if operation.answer is Deployment else {}
         _show_short(operation, [_with_plain_statuses(readable(operation, row, numbers)) for row in rows])
 
 
 def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
-    names = [name for name in _names(operation, rows) if not _is_for_programs(operation, rows, name)]
+    names = [
+        name for name in _shown_field_names(operation, rows) if not _is_for_programs(operation, rows, name)
+    ]
     widths = _fitting_columns(rows, [name for name in names if _is_first(operation, name)], names)
     if not widths:
         show_apart([{name: row[name] for name in names if name in row} for row in rows])
@@ -155,7 +157,7 @@ def _with_outcome(row: dict[str, Any]) -> dict[str, Any]:
     return row if inner is None or "status" in row else row | {"status": inner["status"]}
 
 
-def _names(operation: Operation, rows: Sequence[Any]) -> list[str]:
+def _shown_field_names(operation: Operation, rows: Sequence[Any]) -> list[str]:
     """Returns the fields worth showing, beginning with name, state and address."""
     names = (*(operation.answer.__struct_encode_fields__ if operation.answer else ()), *rows[0])
     shown = [
@@ -263,7 +265,8 @@ def _show_wide(rows: Sequence[Any], names: Sequence[str]) -> None:
     """Prints all fields, as a table if it fits, or else as a list of fields per row."""
     cells = [[cell(row.get(name)) for name in names] for row in rows]
     widths = {
-        name: max(len(_title(name)), *(len(row[place]) for row in cells)) for place, name in enumerate(names)
+        name: max(len(_column_title(name)), *(len(row[place]) for row in cells))
+        for place, name in enumerate(names)
     }
     is_flat = all(_is_flat(row.get(name)) for row in rows for name in names)
     if is_flat and sum(width + COLUMN_GAP for width in widths.values()) <= room():
@@ -274,7 +277,7 @@ def _show_wide(rows: Sequence[Any], names: Sequence[str]) -> None:
 
 def _table(widths: Mapping[str, int], cells: Sequence[Sequence[str]]) -> None:
     table(
-        [_title(name) for name in widths],
+        [_column_title(name) for name in widths],
         [*widths.values()],
         cells,
         states=[place for place, name in enumerate(widths) if is_state(name)],
@@ -318,9 +321,9 @@ def _width(rows: Sequence[Any], name: str, limit: int = _WIDEST) -> int:
     """Returns the width of a column. Values that users copy, such as addresses, are never wrapped."""
     widest = max(len(short_cell(row.get(name))) for row in rows)
     limit = _NO_LIMIT if name in {"id", *_ADDRESS_FIELDS} else limit
-    return max(min(widest, limit), len(_title(name)))
+    return max(min(widest, limit), len(_column_title(name)))
 
 
-def _title(name: str) -> str:
+def _column_title(name: str) -> str:
     short = re.sub(r"_(name|at|date)$", "", name) or name
     return _COLUMN_TITLES.get(name, short.upper().replace("_", " "))

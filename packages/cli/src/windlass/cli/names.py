@@ -44,7 +44,7 @@ class NameResolver:
     def home(self) -> str:
         """The id of the given organization, or of the token's organization, which earlier responses may
         contain."""
-        top = self._top
+        top = self._top_family
         if top.name not in self._given:
             for resource in self._known.values():
                 return resource.organization
@@ -64,7 +64,7 @@ class NameResolver:
         missing: ApiRefused | None = None
         candidates: list[tuple[str, ResolvedResource]] = []
         for family in families:
-            if family.names is None or text.count("/") >= len(self._line(family)):
+            if family.names is None or text.count("/") >= len(self._ancestor_line(family)):
                 continue
             try:
                 candidates.append((_noun_of(family), self.find(family, text)))
@@ -84,9 +84,9 @@ class NameResolver:
 
     def find(self, family: Family, text: str) -> ResolvedResource:
         """Returns the resource with this name, path or id."""
-        line = self._line(family)
+        line = self._ancestor_line(family)
         below = line[-2].name if len(self._registry.parents(family)) > 1 else ""
-        question = (family.name, self._path(line, text), below)
+        question = (family.name, self._join_path(line, text), below)
         if question not in self._known:
             self._known[question] = self._search(text, *question)
         return self._known[question]
@@ -159,17 +159,17 @@ class NameResolver:
         return lowest[0]
 
     @property
-    def _top(self) -> Family:
+    def _top_family(self) -> Family:
         return next(family for family in self._registry.families.values() if family.parent is None)
 
-    def _line(self, family: Family) -> list[Family]:
+    def _ancestor_line(self, family: Family) -> list[Family]:
         """Returns the family's ancestors from the top, and the family itself."""
         line = [family]
         while parents := [parent for parent in self._registry.parents(line[0]) if parent is not None]:
             line.insert(0, parents[0] if len(parents) == 1 else self.nearest(parents))
         return line
 
-    def _path(self, line: Sequence[Family], text: str) -> str:
+    def _join_path(self, line: Sequence[Family], text: str) -> str:
         """Joins the options of all levels into one path. Each option may itself be a path."""
         parts = [""] * len(line)
         texts = {family.name: self._given.get(family.name, "") for family in line} | {line[-1].name: text}
@@ -179,11 +179,11 @@ class NameResolver:
                 longest = "/".join(kebab(level.name) for level in line[: place + 1])
                 raise InvalidUsage(f"give a path such as {longest}: {texts[family.name]!r} is longer")
             for here, word in zip(range(place, -1, -1), reversed(words), strict=False):
-                parts[here] = _merge(line[here], parts[here], word)
+                parts[here] = _merge_names(line[here], parts[here], word)
         return "/".join(parts).lstrip("/")
 
 
-def _merge(family: Family, first: str, other: str) -> str:
+def _merge_names(family: Family, first: str, other: str) -> str:
     """Merges two values for the same level. An id takes precedence over a name."""
     texts = [text for text in (first, other) if text]
     exact = [text for text in texts if _ID_PATTERN.fullmatch(text)]

@@ -20,17 +20,17 @@ STDIN: Final = "-"
 def read_texts(option: str, values: Sequence[str], used_options: set[str]) -> list[str]:
     """Returns the texts that an option's values stand for. `used_options`: the options that have already read
     standard input, which can be read only once."""
-    return [_text(option, value, used_options) for value in values]
+    return [_option_text(option, value, used_options) for value in values]
 
 
 def read_file(name: str) -> str:
     """Returns the text of a file argument; `-` stands for standard input."""
     if name == STDIN:
         return _decode("FILE", "the standard input", sys.stdin.buffer.read(MAX_VALUE_BYTES + 1))
-    return _content("FILE", name, "")
+    return _file_content("FILE", name, "")
 
 
-def _text(option: str, value: str, used_options: set[str]) -> str:
+def _option_text(option: str, value: str, used_options: set[str]) -> str:
     if value == STDIN:
         if used_options:
             raise InvalidUsage(
@@ -41,11 +41,11 @@ def _text(option: str, value: str, used_options: set[str]) -> str:
     if value.startswith("@@"):
         return value[1:]
     if value.startswith("@"):
-        return _content(option, value[1:], f"; a text that begins with @ is written with @@: @{value}")
+        return _file_content(option, value[1:], f"; a text that begins with @ is written with @@: @{value}")
     return value
 
 
-def _content(option: str, name: str, hint: str) -> str:
+def _file_content(option: str, name: str, hint: str) -> str:
     if not name:
         raise InvalidUsage(f"{option}: name a file after the @{hint}")
     try:

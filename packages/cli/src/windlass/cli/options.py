@@ -47,20 +47,20 @@ def options_of(registry: Registry, command: DerivedCommand) -> CommandOptions:
     fields = fields_of(operation.body, fixed) if operation.body else []
     query = fields_of(operation.query) if operation.query else []
     own: list[click.Parameter] = [
-        *_arguments(command),
+        *_click_arguments(command),
         *(_above_option(registry, name) for name in above),
         *(_query_option(command, place, field) for place, field in enumerate(query)),
         *(_body_options() if operation.body else ()),
-        *(_conditions(command)),
+        *(_wait_options(command)),
     ]
-    taken = _names(own)
+    taken = _option_names(own)
     shown = {place: field for place, field in enumerate(fields) if field.option not in taken}
     edits = _is_edit(command)
     settable: list[click.Parameter] = []
     for place, field in shown.items():
         settable += [_short_option(place, field.short)] if field.short else []
         settable.append(_field_option("field", place, field, _FIELDS, edits=edits))
-    taken |= _names(settable)
+    taken |= _option_names(settable)
     calling = [option for option in call_options() if not set(option.opts) & taken]
     where = [option for option in own if getattr(option, "section", _WHERE) == _WHERE]
     others = [option for option in own if option not in where]
@@ -164,7 +164,7 @@ def _nameable_families(registry: Registry, command: DerivedCommand) -> list[str]
     return list(dict.fromkeys(needed + families))
 
 
-def _arguments(command: DerivedCommand) -> Iterator[click.Parameter]:
+def _click_arguments(command: DerivedCommand) -> Iterator[click.Parameter]:
     if command.choices:
         yield click.Argument(
             ["choice"], type=click.Choice(command.choices), metavar="|".join(command.choices)
@@ -215,7 +215,7 @@ def _body_options() -> Iterator[Option]:
     )
 
 
-def _conditions(command: DerivedCommand) -> Iterator[Option]:
+def _wait_options(command: DerivedCommand) -> Iterator[Option]:
     if command.starts:
         yield Option(
             ["wait", "--wait"],
@@ -311,5 +311,5 @@ def _help(field: Field, edits: bool) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _names(params: Iterable[click.Parameter]) -> set[str]:
+def _option_names(params: Iterable[click.Parameter]) -> set[str]:
     return {name for param in params for name in (*param.opts, *param.secondary_opts)}

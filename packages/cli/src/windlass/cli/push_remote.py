@@ -41,26 +41,26 @@ def set_remote(git: GitFolder, application: Mapping[str, Any]) -> str:
     """Adds the remote, or changes its address, and lets git ask `windlass git-credential` for the token.
     Returns the command that deploys. Only settings of this repository are changed."""
     url = str(application["push_url"])
-    known = _git(git.top, "remote", "get-url", REMOTE_NAME)
+    known = _git_output(git.top, "remote", "get-url", REMOTE_NAME)
     if known is None:
-        _must(git.top, "remote", "add", REMOTE_NAME, url)
+        _require_git(git.top, "remote", "add", REMOTE_NAME, url)
     elif known != url:
-        _must(git.top, "remote", "set-url", REMOTE_NAME, url)
+        _require_git(git.top, "remote", "set-url", REMOTE_NAME, url)
     parts = urlsplit(url)
     server = f"{parts.scheme}://{parts.netloc}"
     helper = shlex.join([sys.executable, "-m", "windlass", "git-credential"])
-    _must(git.top, "config", f"credential.{server}.helper", f"!{helper}")
+    _require_git(git.top, "config", f"credential.{server}.helper", f"!{helper}")
     branch = str(application["git_repository"].get("branch") or branch_to_push(git))
     pushed = branch if branch == git.current else f"HEAD:{branch}"
     return shlex.join(["git", "push", REMOTE_NAME, pushed])
 
 
-def _must(root: Path, *words: str) -> None:
-    if _git(root, *words) is None:
+def _require_git(root: Path, *words: str) -> None:
+    if _git_output(root, *words) is None:
         raise CommandFailed(f"let this user change the settings of the repository in {root}: git refused it")
 
 
-def _git(root: Path, *words: str) -> str | None:
+def _git_output(root: Path, *words: str) -> str | None:
     """Returns the output of git; None if it fails."""
     try:
         ended = subprocess.run(

@@ -124,23 +124,24 @@ _MIN_SIMILARITY: Final = 0.7
 def no_such_command(name: str, groups: Mapping[str, Collection[str]], ctx: click.Context) -> NoReturn:
     """Raises the error for an unknown command. `groups`: the top-level commands, each with its
     subcommands."""
-    if answer := _answer(name):
+    if answer := _answer_for_other_tool(name):
         raise click.UsageError(f"No such command {name!r}. {answer}", ctx)
     suggestions = [
         f"windlass {command}"
-        for command in _commands(name, groups) or get_close_matches(name, groups, cutoff=_MIN_SIMILARITY)
+        for command in _usual_commands(name, groups)
+        or get_close_matches(name, groups, cutoff=_MIN_SIMILARITY)
     ]
-    raise click.UsageError(_message("command", name, suggestions), ctx)
+    raise click.UsageError(_unknown_name_message("command", name, suggestions), ctx)
 
 
-def _answer(name: str) -> str:
+def _answer_for_other_tool(name: str) -> str:
     """Returns the reply to a command of another tool; empty if there is none."""
     if ":" not in name:
         return _ANSWERS.get(name, "")
     return next((answer for pattern, answer in _OF_COLON if pattern.fullmatch(name)), "")
 
 
-def _commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
+def _usual_commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
     """Returns the commands that users usually mean by this word."""
     if name in _GROUP_ALIASES:
         return [_GROUP_ALIASES[name]]
@@ -159,7 +160,9 @@ def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoRet
     if name in _BACKUP_WORDS:  # `windlass backup` is for the operator
         raise click.UsageError(f"No such command {name!r}. {_NO_BACKUPS}", ctx)
     if name in _READ_VERBS and "list" in verbs and "get" not in verbs:
-        raise click.UsageError(_message("command", name, [f"windlass {ctx.info_name} list"]), ctx)
+        raise click.UsageError(
+            _unknown_name_message("command", name, [f"windlass {ctx.info_name} list"]), ctx
+        )
     usual = [_VERB_ALIASES[name]] if _VERB_ALIASES.get(name) in verbs else []
     suggestions = [f"windlass {ctx.info_name} {alike}" for alike in usual or get_close_matches(name, verbs)]
     if "=" in name and "set" in verbs:
@@ -173,7 +176,7 @@ def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoRet
         suggestions = [f"windlass {_GROUP_ALIASES[name]}"]
     elif not suggestions and ctx.info_name and ctx.info_name in _GROUP_ALIASES:
         suggestions = [f"windlass {_GROUP_ALIASES[ctx.info_name]}"]
-    raise click.UsageError(_message("command", name, suggestions), ctx)
+    raise click.UsageError(_unknown_name_message("command", name, suggestions), ctx)
 
 
 def no_such_option(error: click.NoSuchOption, names: Collection[str]) -> NoReturn:
@@ -187,7 +190,7 @@ def no_such_option(error: click.NoSuchOption, names: Collection[str]) -> NoRetur
         suggestions = [f"--field {name.removeprefix('--').replace('-', '_')}=JSON", parts[0]]
     if not suggestions:
         raise error
-    raise click.UsageError(_message("option", name, suggestions), error.ctx) from error
+    raise click.UsageError(_unknown_name_message("option", name, suggestions), error.ctx) from error
 
 
 def _with_the_same_end(name: str, names: Collection[str]) -> list[str]:
@@ -196,7 +199,7 @@ def _with_the_same_end(name: str, names: Collection[str]) -> list[str]:
     return alike if len(alike) <= _MAX_SUGGESTIONS else []
 
 
-def _message(kind: str, name: str, suggestions: Collection[str]) -> str:
+def _unknown_name_message(kind: str, name: str, suggestions: Collection[str]) -> str:
     instead = (
         f" Did you mean {' or '.join(f'`{suggestion}`' for suggestion in suggestions)}?"
         if suggestions

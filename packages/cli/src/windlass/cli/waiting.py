@@ -147,7 +147,7 @@ class DeploymentWait:
         """Prints states and log lines until the deployment ends."""
         deployment: Mapping[str, Any] = {}
         while deployment.get("status", Progress.QUEUED) in OPEN_STATES_OF_DEPLOYMENTS:
-            received = self._next()
+            received = self._next_event()
             match received.source:
                 case _Source.DEPLOYMENT if received.data is None or is_gone(received.data):
                     raise ServiceDeleted(self._started.name)
@@ -162,7 +162,7 @@ class DeploymentWait:
                     self._print_line(received.data)
         return deployment
 
-    def _next(self) -> _FollowedEvent:
+    def _next_event(self) -> _FollowedEvent:
         if self._until is None:
             return self._news.get()
         with contextlib.suppress(queue.Empty):

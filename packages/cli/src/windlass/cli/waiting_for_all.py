@@ -51,7 +51,7 @@ class EnvironmentWait:
         waited: dict[str, StartedDeployment] = {}
         deleted: list[StartedDeployment] = []
         first = True
-        for event in self._changes():
+        for event in self._status_changes():
             statuses = _by_service(event)
             if first:
                 waited = dict(self._started_services(statuses, services))
@@ -64,7 +64,7 @@ class EnvironmentWait:
         self._check_results(ended, [*deleted, *waited.values()])
         return ended
 
-    def _changes(self) -> Iterator[dict[str, Any]]:
+    def _status_changes(self) -> Iterator[dict[str, Any]]:
         """Yields statuses of the environment: first of all services, then of changed services. Raises
         ServiceDeleted if the environment was deleted."""
 

@@ -69,10 +69,10 @@ class CommandSocket:
 
     def send_bytes(self, data: bytes) -> None:
         for start in range(0, len(data), _MAX_MESSAGE_BYTES):
-            self._queue(BytesMessage(data[start : start + _MAX_MESSAGE_BYTES]))
+            self._queue_event(BytesMessage(data[start : start + _MAX_MESSAGE_BYTES]))
 
     def send_json(self, message: Mapping[str, Any]) -> None:
-        self._queue(TextMessage(json.dumps(message)))
+        self._queue_event(TextMessage(json.dumps(message)))
 
     def flush(self) -> None:
         """Sends as much as possible without blocking."""
@@ -114,12 +114,12 @@ class CommandSocket:
                 message: dict[str, Any] = json.loads(text)
                 return message
             case Ping():
-                self._queue(event.response())
+                self._queue_event(event.response())
             case CloseConnection(code=code, reason=reason):
                 return CloseFrame(int(code), reason or "")
         return None
 
-    def _queue(self, event: Event) -> None:
+    def _queue_event(self, event: Event) -> None:
         self._waiting += self._protocol.send(event)
 
     def _read(self) -> bytes | None:

@@ -30,15 +30,15 @@ def join(contents: Mapping[str, bytes]) -> dict[str, bytes]:
     """Returns the files to serve. `MAIN` contains the bundled modules, and `STYLE` the bundled style
     sheets."""
     texts = {name: content.decode() for name, content in contents.items() if name.endswith(".js")}
-    joined = _order(texts, [_FIRST_PAGE, MAIN])
+    joined = _order_modules(texts, [_FIRST_PAGE, MAIN])
     kept = {name: content for name, content in contents.items() if name not in joined and name not in _STYLES}
-    kept |= {name: _link(name, text, joined).encode() for name, text in texts.items() if name in kept}
+    kept |= {name: _link_module(name, text, joined).encode() for name, text in texts.items() if name in kept}
     kept[MAIN] = _join_modules(texts, joined).encode()
     kept[STYLE] = b"".join(contents[name] for name in _STYLES)
     return kept
 
 
-def _order(texts: Mapping[str, str], roots: list[str]) -> list[str]:
+def _order_modules(texts: Mapping[str, str], roots: list[str]) -> list[str]:
     """Returns the modules that the roots import, directly or not. Each module follows its dependencies."""
     order: list[str] = []
 
@@ -57,7 +57,7 @@ def _order(texts: Mapping[str, str], roots: list[str]) -> list[str]:
 
 def _join_modules(texts: Mapping[str, str], joined: list[str]) -> str:
     parts = [_wrap(name, texts[name], joined) for name in joined]
-    names = ", ".join(_variable(name) for name in joined)
+    names = ", ".join(_module_variable(name) for name in joined)
     return "\n".join([*parts, f"export {{ {names} }};\n"])
 
 
@@ -71,18 +71,20 @@ def _wrap(name: str, text: str, joined: list[str]) -> str:
     if other := _OTHER_FORM_PATTERN.search(body):
         raise UnknownForm(f"{name}: {other[0]}")
     body = _LAZY_PATTERN.sub(lambda match: _open(name, match[1], joined, MAIN), body)
-    return f"// {name}\nconst {_variable(name)} = (() => {{\n{body}\nreturn {{ {exported} }};\n}})();\n"
+    return (
+        f"// {name}\nconst {_module_variable(name)} = (() => {{\n{body}\nreturn {{ {exported} }};\n}})();\n"
+    )
 
 
-def _link(name: str, text: str, joined: list[str]) -> str:
+def _link_module(name: str, text: str, joined: list[str]) -> str:
     """Returns a separate module. Imports of bundled modules are replaced by imports from `MAIN`."""
 
     def replace(match: re.Match[str]) -> str:
         target = _resolve(name, match[3])
         if target not in joined:
             return match[0]
-        source = _relative(name, MAIN)
-        return f'import {{ {_variable(target)} }} from "{source}"; {_rewrite_import(name, match)}'
+        source = _relative_path(name, MAIN)
+        return f'import {{ {_module_variable(target)} }} from "{source}"; {_rewrite_import(name, match)}'
 
     text = _IMPORT_PATTERN.sub(replace, text)
     return _LAZY_PATTERN.sub(lambda match: _open(name, match[1], joined, name), text)
@@ -91,7 +93,7 @@ def _link(name: str, text: str, joined: list[str]) -> str:
 def _rewrite_import(name: str, match: re.Match[str]) -> str:
     names, whole, target = match[1], match[2], match[3]
     wanted = whole or f"{{ {names.replace(' as ', ': ')} }}"
-    return f"const {wanted} = {_variable(_resolve(name, target))};"
+    return f"const {wanted} = {_module_variable(_resolve(name, target))};"
 
 
 def _open(name: str, target: str, joined: list[str], place: str) -> str:
@@ -99,13 +101,13 @@ def _open(name: str, target: str, joined: list[str], place: str) -> str:
     expression."""
     wanted = _resolve(name, target)
     if wanted not in joined:
-        return f'import("{_relative(place, wanted)}")'
+        return f'import("{_relative_path(place, wanted)}")'
     if place == MAIN:
-        return f"Promise.resolve({_variable(wanted)})"
-    return f'import("{_relative(place, MAIN)}").then((main) => main.{_variable(wanted)})'
+        return f"Promise.resolve({_module_variable(wanted)})"
+    return f'import("{_relative_path(place, MAIN)}").then((main) => main.{_module_variable(wanted)})'
 
 
-def _variable(name: str) -> str:
+def _module_variable(name: str) -> str:
     return "$" + name.removeprefix("js/").removesuffix(".js").replace("/", "$")
 
 
@@ -113,6 +115,6 @@ def _resolve(name: str, target: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
 
 
-def _relative(place: str, target: str) -> str:
+def _relative_path(place: str, target: str) -> str:
     path = posixpath.relpath(target, posixpath.dirname(place))
     return path if path.startswith(".") else f"./{path}"

@@ -108,8 +108,8 @@ def read_variables(files: KnownFiles) -> FoundReads:
     found: dict[str, ReadVariable] = {}
     texts: list[str] = []
     local = ""
-    for path in _paths(files):
-        text = _text(files, path)
+    for path in _searched_paths(files):
+        text = _read_beginning(files, path)
         if (
             not local
             and path not in _EXAMPLES
@@ -117,25 +117,25 @@ def read_variables(files: KnownFiles) -> FoundReads:
             and not _IN_MEMORY_PATTERN.search(text)
         ):
             local = path
-        read = [name for name in _names(path, text) if not _TEST_VARIABLE_PATTERN.search(name)]
+        read = [name for name in _read_variable_names(path, text) if not _TEST_VARIABLE_PATTERN.search(name)]
         for name in filter(is_own_secret, read):
             own_secrets.setdefault(name, path)
         for name in required_variables(path, text):
-            if not (is_own_secret(name) or _part(name) or _TEST_VARIABLE_PATTERN.search(name)):
+            if not (is_own_secret(name) or _connection_part(name) or _TEST_VARIABLE_PATTERN.search(name)):
                 required.setdefault(name, path)
-        names = [name for name in read if _part(name)]
+        names = [name for name in read if _connection_part(name)]
         if not names or _IN_MEMORY_PATTERN.search(text):
             continue
         texts.append(text)
         for name in names:
             if len(found) < _MAX_NAMES:
-                found.setdefault(name, ReadVariable(name, _part(name), path))
+                found.setdefault(name, ReadVariable(name, _connection_part(name), path))
     kept = dict(list(own_secrets.items())[:_MAX_NAMES])
     needed = dict(list(required.items())[:_MAX_NAMES])
     return FoundReads(tuple(found.values()), "\n".join(texts), local, kept, needed)
 
 
-def _part(name: str) -> str:
+def _connection_part(name: str) -> str:
     upper = name.upper()
     if part := part_of(upper):
         return part
@@ -144,7 +144,7 @@ def _part(name: str) -> str:
     return DIALECT if _DIALECT_VARIABLE_PATTERN.fullmatch(upper) else ""
 
 
-def _names(path: str, text: str) -> Iterator[str]:
+def _read_variable_names(path: str, text: str) -> Iterator[str]:
     if path in _EXAMPLES:
         yield from (match[1] for match in _EXAMPLE_LINE_PATTERN.finditer(text))
         return
@@ -157,7 +157,7 @@ def _names(path: str, text: str) -> Iterator[str]:
         yield _IMPLICIT_NAME
 
 
-def _paths(files: KnownFiles) -> list[str]:
+def _searched_paths(files: KnownFiles) -> list[str]:
     """Returns the files to look at: those whose names are usual for a connection first."""
     paths = [
         f"{folder}/{name}".strip("/")
@@ -171,7 +171,7 @@ def _paths(files: KnownFiles) -> list[str]:
     return [*usual[:_MAX_FILES], *examples]  # the code has the last word about where a name comes from
 
 
-def _text(files: KnownFiles, path: str) -> str:
+def _read_beginning(files: KnownFiles, path: str) -> str:
     """Returns the beginning of a file; empty if it cannot be read, or enough has been read."""
     if files.tree.bytes_read > _MAX_BYTES:
         return ""

@@ -52,7 +52,7 @@ def choose_databases(files: KnownFiles, recipe: Recipe) -> None:
     found = spring_databases(files) if recipe.language == "Java" else list(_by_code(files, reads))
     if found:
         recipe.choose(" ".join(reason for _, reason in found), databases=[need for need, _ in found])
-    elif reads.local_address and recipe.language != "Java" and _kinds_in(_packages(files)):
+    elif reads.local_address and recipe.language != "Java" and _kinds_in(_package_texts(files)):
         recipe.problems.append(
             f"Read the address of the database from a variable, such as {USUAL_ADDRESS}: "
             f"{reads.local_address} names one on the same machine, where there is none."
@@ -72,7 +72,7 @@ def choose_databases(files: KnownFiles, recipe: Recipe) -> None:
 def _by_code(files: KnownFiles, reads: FoundReads) -> Iterator[tuple[NeededDatabase, str]]:
     if not reads.variables:
         return
-    packages = _packages(files)
+    packages = _package_texts(files)
     usual = _usual_kind(packages, reads)
     found: dict[str, list[ReadVariable]] = {}
     for variable in reads.variables:
@@ -89,7 +89,7 @@ def _by_code(files: KnownFiles, reads: FoundReads) -> Iterator[tuple[NeededDatab
     for type, variables in sorted(by_kind.items(), key=lambda entry: _ORDER.index(entry[0])):
         kind = kind_of_type(type)
         name = MAIN_DATABASE if type == first else f"{kind.title.lower()}-db"
-        value = _values(kind, prefix_of(name), packages, reads.text)
+        value = _value_function(kind, prefix_of(name), packages, reads.text)
         named = [DatabaseVariable(variable.name, value(variable)) for variable in variables]
         yield NeededDatabase(type, name, named), _reason(kind, variables)
 
@@ -99,7 +99,7 @@ def _reason(kind: KnownDatabase, variables: Sequence[ReadVariable]) -> str:
     return f"{variables[0].file} takes the access to a {kind.title} database from {shown}."
 
 
-def _packages(files: KnownFiles) -> str:
+def _package_texts(files: KnownFiles) -> str:
     """Returns the text of the files that declare packages."""
     names = sorted(
         name
@@ -138,14 +138,16 @@ def _usual_kind(packages: str, reads: FoundReads) -> KnownDatabase | None:
     return next(iter((*relational, *others)), None)
 
 
-def _values(kind: KnownDatabase, prefix: str, packages: str, code: str) -> Callable[[ReadVariable], str]:
+def _value_function(
+    kind: KnownDatabase, prefix: str, packages: str, code: str
+) -> Callable[[ReadVariable], str]:
     """Returns a function for the value of each variable, in the form that the client understands."""
 
     def reference(part: str) -> str:
         return f"{{{{{prefix}{part}}}}}"
 
     place = f"{reference('USER')}:{reference('PASSWORD')}@{reference('HOST')}:{reference('PORT')}"
-    address = _address(kind.type, reference, place, packages, code)
+    address = _database_address(kind.type, reference, place, packages, code)
 
     def value(variable: ReadVariable) -> str:
         if variable.part == "URL":
@@ -161,7 +163,9 @@ def _values(kind: KnownDatabase, prefix: str, packages: str, code: str) -> Calla
     return value
 
 
-def _address(type: str, reference: Callable[[str], str], place: str, packages: str, code: str) -> str:
+def _database_address(
+    type: str, reference: Callable[[str], str], place: str, packages: str, code: str
+) -> str:
     def with_scheme(scheme: str) -> str:
         return f"{scheme}://{place}/{reference('NAME')}"
 

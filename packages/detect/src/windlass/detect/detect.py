@@ -104,20 +104,20 @@ def _recipe_of(tree: Tree) -> Recipe:
     recognized language."""
     marked = [language for language in languages() if language.marker(tree)]
     marked = marked or [language for language in languages() if _lone_file(language, tree)]
-    recipes = [_fill(language, tree) for language in marked]
+    recipes = [_fill_recipe(language, tree) for language in marked]
     for recipe in recipes:
         if recipe.is_application:
             return recipe
     if recipes:
         return recipes[0]
-    return _fill(None, tree)
+    return _fill_recipe(None, tree)
 
 
 def _lone_file(language: Language, tree: Tree) -> str:
     return next(matching_files(tree, language.lone_code), "")
 
 
-def _fill(language: Language | None, tree: Tree) -> Recipe:
+def _fill_recipe(language: Language | None, tree: Tree) -> Recipe:
     files = KnownFiles(tree)
     recipe = Recipe()
     apply_hints(files, recipe)

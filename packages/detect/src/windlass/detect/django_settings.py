@@ -132,13 +132,13 @@ def _settings_text(files: KnownFiles, module: str) -> str:
     paths = [f"{path}.py", f"{path.rpartition('/')[0]}/base.py", *inner]
     for name in paths:
         for match in _STAR_IMPORT_PATTERN.finditer(files.text(name)):
-            imported = module_file(files, _absolute(name, match[1]))
+            imported = module_file(files, _absolute_module(name, match[1]))
             if imported and imported not in paths and len(paths) < _MAX_MODULES:
                 paths.append(imported)
     return "\n".join(map(files.text, paths))
 
 
-def _absolute(path: str, module: str) -> str:
+def _absolute_module(path: str, module: str) -> str:
     """Returns the absolute name of a module that a file imports, possibly by a relative import."""
     up = len(module) - len(module.lstrip("."))
     package = path.split("/")[:-1]

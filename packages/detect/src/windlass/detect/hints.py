@@ -22,7 +22,7 @@ _PORTS: Final = range(1, 65_536)
 
 def apply_hints(files: KnownFiles, recipe: Recipe) -> None:
     _procfile(files, recipe)
-    _fly(files, recipe)
+    _apply_fly_toml(files, recipe)
     _render(files, recipe)
     _app_json(files, recipe)
     _dockerfile(files, recipe)
@@ -56,7 +56,7 @@ def _take_processes(named: Processes, origin: str, main: str, recipe: Recipe) ->
     )
 
 
-def _fly(files: KnownFiles, recipe: Recipe) -> None:
+def _apply_fly_toml(files: KnownFiles, recipe: Recipe) -> None:
     if not files.has("fly.toml"):
         return
     content = files.toml("fly.toml")
@@ -69,7 +69,8 @@ def _fly(files: KnownFiles, recipe: Recipe) -> None:
         "fly.toml names it as release_command.", release=text_in(content, "deploy", "release_command")
     )
     recipe.choose(
-        "fly.toml names it as internal_port.", port=_port(table(content, "http_service").get("internal_port"))
+        "fly.toml names it as internal_port.",
+        port=_valid_port(table(content, "http_service").get("internal_port")),
     )
     checks = table(content, "http_service").get("checks")
     path = text_in(checks[0], "path") if isinstance(checks, list) and checks else ""
@@ -130,8 +131,8 @@ def _app_json(files: KnownFiles, recipe: Recipe) -> None:
 
 def _dockerfile(files: KnownFiles, recipe: Recipe) -> None:
     if exposed := _EXPOSE_PATTERN.search(files.text("Dockerfile")):
-        recipe.choose("The Dockerfile exposes it.", port=_port(int(exposed[1])))
+        recipe.choose("The Dockerfile exposes it.", port=_valid_port(int(exposed[1])))
 
 
-def _port(value: Any) -> int:
+def _valid_port(value: Any) -> int:
     return value if isinstance(value, int) and value in _PORTS else 0

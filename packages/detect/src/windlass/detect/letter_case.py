@@ -29,7 +29,7 @@ def case_problems(files: KnownFiles) -> list[str]:
         for folder in ("", *files.tree.folders())
         for name in files.tree.names(folder)
     }
-    known = {_plain(path) for path in paths} | paths
+    known = {_imported_name(path) for path in paths} | paths
     by_lower = {path.lower(): path for path in sorted(known)}
     problems: list[str] = []
     for source in sorted(filter(_is_code, paths))[:_MAX_FILES]:
@@ -44,7 +44,7 @@ def case_problems(files: KnownFiles) -> list[str]:
     return problems
 
 
-def _plain(path: str) -> str:
+def _imported_name(path: str) -> str:
     """Returns what an import may call a file: without its suffix, and a folder for its index."""
     name, suffix = posixpath.splitext(path)
     if suffix not in _SUFFIXES:

@@ -30,10 +30,14 @@ def watched_program(
     are empty if no script shows such a program."""
     for name in _SCRIPTS:
         text = text_in(scripts, name)
-        for path in _files_run(text):
+        for path in _files_that_command_runs(text):
             if files.has(path) and (command := _command_for(path, dependencies)):
                 return command, f"The script {name} of package.json runs {path}: `{text}`."
-    for path in _files_run(text_in(files.json("nodemon.json"), "exec")) if files.has("nodemon.json") else ():
+    for path in (
+        _files_that_command_runs(text_in(files.json("nodemon.json"), "exec"))
+        if files.has("nodemon.json")
+        else ()
+    ):
         if files.has(path) and (command := _command_for(path, dependencies)):
             return command, f"nodemon.json runs {path}."
     path = files.has(*_ENTRY_FILES)
@@ -41,7 +45,7 @@ def watched_program(
     return (command, f"{path} is there.") if command else ("", "")
 
 
-def _files_run(text: str) -> Iterator[str]:
+def _files_that_command_runs(text: str) -> Iterator[str]:
     """Yields the files that a command runs by Node or by a program that compiles TypeScript on the way."""
     words = text.replace('"', " ").replace("'", " ").split()
     if not any(word in _PROGRAMS for word in words):

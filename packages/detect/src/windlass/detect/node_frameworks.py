@@ -51,47 +51,49 @@ class NodeFramework(Struct, frozen=True, kw_only=True):
     """Returns whether the usual start script runs a development server."""
 
 
-def _config(files: KnownFiles, name: str) -> str:
+def _config_text(files: KnownFiles, name: str) -> str:
     return files.text(files.has(*(f"{name}{end}" for end in _CONFIG_SUFFIXES)) or f"{name}.js")
 
 
-def _needs(package: dict[str, Any], *names: str) -> bool:
+def _depends_on_any(package: dict[str, Any], *names: str) -> bool:
     needed = table(package, "dependencies") | table(package, "devDependencies")
     return any(name in needed for name in names)
 
 
 def _next_export(files: KnownFiles, package: dict[str, Any]) -> str:
-    return "out" if _EXPORTS_PATTERN.search(_config(files, "next.config")) else ""
+    return "out" if _EXPORTS_PATTERN.search(_config_text(files, "next.config")) else ""
 
 
 def _astro_folder(files: KnownFiles, package: dict[str, Any]) -> str:
-    return "" if _needs(package, "@astrojs/node") else "dist"
+    return "" if _depends_on_any(package, "@astrojs/node") else "dist"
 
 
 def _svelte_folder(files: KnownFiles, package: dict[str, Any]) -> str:
-    return "build" if _needs(package, "@sveltejs/adapter-static") else ""
+    return "build" if _depends_on_any(package, "@sveltejs/adapter-static") else ""
 
 
 def _svelte_start(files: KnownFiles, package: dict[str, Any]) -> str:
-    return "node build" if _needs(package, "@sveltejs/adapter-node", "@sveltejs/adapter-auto") else ""
+    return (
+        "node build" if _depends_on_any(package, "@sveltejs/adapter-node", "@sveltejs/adapter-auto") else ""
+    )
 
 
 def _svelte_variables(files: KnownFiles, package: dict[str, Any]) -> str:
     """Returns the variable that makes adapter-auto choose the Node adapter."""
-    own = _needs(package, "@sveltejs/adapter-node", "@sveltejs/adapter-static")
-    return "GCP_BUILDPACKS=1" if _needs(package, "@sveltejs/adapter-auto") and not own else ""
+    own = _depends_on_any(package, "@sveltejs/adapter-node", "@sveltejs/adapter-static")
+    return "GCP_BUILDPACKS=1" if _depends_on_any(package, "@sveltejs/adapter-auto") and not own else ""
 
 
 def _vite_folder(files: KnownFiles, package: dict[str, Any]) -> str:
-    if _needs(package, "express", "fastify", "koa") and text_in(package, "scripts", "start"):
+    if _depends_on_any(package, "express", "fastify", "koa") and text_in(package, "scripts", "start"):
         return ""
-    named = _OUT_DIR_PATTERN.search(_config(files, "vite.config"))
+    named = _OUT_DIR_PATTERN.search(_config_text(files, "vite.config"))
     folder = named[1].removeprefix("./").rstrip("/") if named else "dist"
     return "" if folder.startswith(("/", "..")) else folder
 
 
 def _angular_folder(files: KnownFiles, package: dict[str, Any]) -> str:
-    if _needs(package, "@angular/ssr", "@nguniversal/express-engine"):
+    if _depends_on_any(package, "@angular/ssr", "@nguniversal/express-engine"):
         return ""
     for name, project in table(files.json("angular.json"), "projects").items():
         options = table(project, "architect", "build", "options")

@@ -92,17 +92,17 @@ def scripts_of_installation(scripts: Mapping[str, str]) -> list[str]:
 def reached_commands(scripts: Mapping[str, str], *commands: str) -> list[str]:
     """Returns the commands and, behind them, the commands of all scripts that they run: those that a package
     manager is asked for, with `pre` and `post`."""
-    return _reach(scripts, commands)[0]
+    return _reachable_commands(scripts, commands)[0]
 
 
 def runs_build(scripts: Mapping[str, str], *commands: str) -> bool:
     """Returns whether a command runs a build: a script such as `build`, or a task of this name of a program
     for workspaces."""
-    texts, names = _reach(scripts, commands)
+    texts, names = _reachable_commands(scripts, commands)
     return any(map(_BUILDS_PATTERN.fullmatch, names)) or any(
         any(map(_BUILDS_PATTERN.fullmatch, words[1:]))
         for text in texts
-        for words in _words_of(text)
+        for words in _command_words(text)
         if words and words[0] in _RUNNERS
     )
 
@@ -110,7 +110,7 @@ def runs_build(scripts: Mapping[str, str], *commands: str) -> bool:
 def managers_called(scripts: Mapping[str, str], *commands: str) -> list[str]:
     """Returns the package managers other than npm that commands, or the scripts behind them, call."""
     texts = reached_commands(scripts, *commands)
-    called = {words[0] for text in texts for words in _words_of(text) if words}
+    called = {words[0] for text in texts for words in _command_words(text) if words}
     return sorted(called & (_MANAGERS - {"npm"}))
 
 
@@ -133,7 +133,7 @@ def needs_development(
     return any(package in development for name in names for package in (name, *_PROGRAMS.get(name, ())))
 
 
-def _reach(scripts: Mapping[str, str], commands: Iterable[str]) -> tuple[list[str], list[str]]:
+def _reachable_commands(scripts: Mapping[str, str], commands: Iterable[str]) -> tuple[list[str], list[str]]:
     """Returns the commands with those of the scripts that they run, and the names of these scripts."""
     texts, names = list(commands), list[str]()
     for text in texts:  # the list grows while it is read
@@ -147,7 +147,7 @@ def _reach(scripts: Mapping[str, str], commands: Iterable[str]) -> tuple[list[st
 
 def _scripts_run(text: str, scripts: Mapping[str, str]) -> Iterator[str]:
     """Yields the names of the scripts that a command runs."""
-    for words in _words_of(text):
+    for words in _command_words(text):
         match words:
             case [manager, *rest] if manager in _MANAGERS and not _RUN_WORDS.isdisjoint(rest):
                 yield from rest[1 + min(rest.index(word) for word in _RUN_WORDS & {*rest}) :][:1]
@@ -158,12 +158,12 @@ def _scripts_run(text: str, scripts: Mapping[str, str]) -> Iterator[str]:
             case [manager, name, *_] if manager in _MANAGERS - {"npm"} and name in scripts:
                 yield name
             case [program, *rest] if program in _MULTI_SCRIPT_RUNNERS:
-                yield from _of_several(rest, scripts)
+                yield from _scripts_of_runner(rest, scripts)
             case ["node", "--run", name, *_]:
                 yield name
 
 
-def _of_several(words: Iterable[str], scripts: Mapping[str, str]) -> Iterator[str]:
+def _scripts_of_runner(words: Iterable[str], scripts: Mapping[str, str]) -> Iterator[str]:
     """Yields the scripts that programs such as npm-run-all run, also by patterns such as `build:*`."""
     for word in words:
         name = word.removeprefix("npm:")
@@ -174,7 +174,7 @@ def _of_several(words: Iterable[str], scripts: Mapping[str, str]) -> Iterator[st
             yield name
 
 
-def _words_of(text: str) -> Iterator[list[str]]:
+def _command_words(text: str) -> Iterator[list[str]]:
     """Yields the words of each command in a command line, without options, assignments and `npx`."""
     for part in _COMMAND_SEPARATOR_PATTERN.split(text[:MAX_LENGTH]):
         words = part.replace('"', " ").replace("'", " ").split()

@@ -120,13 +120,13 @@ class PythonFile(Struct, frozen=True):
         Frameworks listen on localhost by default. In that case, a separate server loads the application
         instead.
         """
-        block = self._running_part
+        block = self._main_part
         if not (_RUN_CALL_PATTERN.search(block) and _DELIBERATE_PORT_PATTERN.search(block)):
             return False
         return bool(_PUBLIC_ADDRESS_PATTERN.search(block)) or not _ONLY_RUNS_PATTERN.fullmatch(block)
 
     @property
-    def _running_part(self) -> str:
+    def _main_part(self) -> str:
         """The code that runs only if the file is executed, without the `if __name__` line."""
         if main := _MAIN_GUARD_PATTERN.search(self.text):
             return self.text[main.end() :].removeprefix(":").lstrip("\n")
@@ -150,7 +150,7 @@ def python_files(
     folder."""
     modules: list[PythonFile] = []
     size = 0
-    for path in _paths(files, of_any_name=of_any_name):
+    for path in _python_paths(files, of_any_name=of_any_name):
         if files.text(path):
             modules.append(python_file(files, path, dependencies))
             size += len(modules[-1].text)
@@ -191,28 +191,30 @@ def _contains_module(files: KnownFiles, folder: str, modules: Collection[str]) -
     return any(files.has(f"{inner}{name}.py", f"{inner}{name}/__init__.py") for name in modules)
 
 
-def _paths(files: KnownFiles, *, of_any_name: bool) -> Iterator[str]:
-    folders = ["", *_packages(files)]
+def _python_paths(files: KnownFiles, *, of_any_name: bool) -> Iterator[str]:
+    folders = ["", *_package_folders(files)]
     for folder in folders:
         names = files.tree.names(folder)
         usual = [name for name in _ENTRY_FILES if name in names]
-        yield from _in(folder, (*usual, *(_others(names) if folder in ("", "src") else ())))
+        yield from _program_paths_in(
+            folder, (*usual, *(_other_python_names(names) if folder in ("", "src") else ()))
+        )
     for folder in folders if of_any_name else ():
         if folder and folder != "src" and "/" not in folder:
-            yield from _in(folder, _others(files.tree.names(folder)))
+            yield from _program_paths_in(folder, _other_python_names(files.tree.names(folder)))
 
 
-def _others(names: Collection[str]) -> list[str]:
+def _other_python_names(names: Collection[str]) -> list[str]:
     return sorted(name for name in names if name.endswith(".py") and name not in _ENTRY_FILES)
 
 
-def _in(folder: str, names: Collection[str]) -> Iterator[str]:
+def _program_paths_in(folder: str, names: Collection[str]) -> Iterator[str]:
     for name in names:
         if not name.startswith(("test_", "setup.py", "conftest.py", "manage.py")):
             yield f"{folder}/{name}".strip("/")
 
 
-def _packages(files: KnownFiles) -> list[str]:
+def _package_folders(files: KnownFiles) -> list[str]:
     """Returns package folders up to two levels deep, or three levels below `src`."""
     folders = [
         folder

@@ -22,12 +22,14 @@ _MAX_PROJECTS: Final = 10
 def choose_django(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str]) -> bool:
     """Chooses how the Django project of a folder is served. Returns False if there is none."""
     if settings := _settings_module(files):
-        _choose(files, recipe, dependencies, settings)
+        _choose_django(files, recipe, dependencies, settings)
         return True
     if "django" not in dependencies or files.has(*ENTRY, "manage.py", "wsgi.py", "asgi.py"):
         return False
     projects = [
-        (folder, made) for folder in _folders(files) if (made := _made_in(folder, files, dependencies))
+        (folder, made)
+        for folder in _project_folders(files)
+        if (made := _made_in(folder, files, dependencies))
     ]
     if len(projects) == 1:
         _choose_below(recipe, *projects[0], dependencies["django"])
@@ -36,7 +38,7 @@ def choose_django(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str
     return bool(projects)
 
 
-def _choose(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str], settings: str) -> None:
+def _choose_django(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str], settings: str) -> None:
     project = settings.partition(".")[0]
     recipe.choose(f"manage.py names the settings {settings}.", framework="Django")
     recipe.choose("Django changes its tables by migrations.", release=MIGRATE)
@@ -66,7 +68,7 @@ def _is_served(files: KnownFiles, module: str) -> bool:
     return bool(files.has(f"{project}/wsgi.py", f"{project}/asgi.py"))
 
 
-def _folders(files: KnownFiles) -> list[str]:
+def _project_folders(files: KnownFiles) -> list[str]:
     """Returns the folders with a manage.py that declare no packages of their own."""
     found = [
         folder
@@ -85,7 +87,7 @@ def _made_in(folder: str, files: KnownFiles, dependencies: dict[str, str]) -> Re
     settings = _settings_module(inner)
     if not settings:
         return None
-    _choose(inner, made, dependencies, settings)
+    _choose_django(inner, made, dependencies, settings)
     return made
 
 

@@ -44,11 +44,11 @@ def missing_requirements(text: str, declared: Sequence[str]) -> list[str]:
     added."""
     if _INSTALLS_MORE_PATTERN.search(text):
         return []
-    names = set(_names(text.splitlines()))
+    names = set(_package_names(text.splitlines()))
     return [line for line in declared if (name := package_name(line)) and name not in names]
 
 
-def _names(lines: Iterable[str]) -> Iterator[str]:
+def _package_names(lines: Iterable[str]) -> Iterator[str]:
     return (package_name(line.strip()) for line in lines)
 
 
@@ -112,7 +112,7 @@ although they allow these, and what to install instead."""
 def companions_in(text: str) -> Mapping[str, str]:
     """Returns older versions to install beside the pinned packages of requirements, which do not name them:
     each with the package that needs it, such as `Flask 2.2.2`."""
-    named = set(_names(text.splitlines()))
+    named = set(_package_names(text.splitlines()))
     found: dict[str, str] = {}
     for match in PIN.finditer(text):
         version = version_numbers(match["version"])

@@ -18,9 +18,9 @@ _RUNNER_PATTERN: Final = re.compile(
 
 def without_runner(command: str) -> str:
     """Returns the command that the package manager would run."""
-    return _RUNNER_PATTERN.sub(_program, command)
+    return _RUNNER_PATTERN.sub(_command_without_runner, command)
 
 
-def _program(match: re.Match[str]) -> str:
+def _command_without_runner(match: re.Match[str]) -> str:
     file = f"python {match[3]}" if match[3] else ""
     return f"{match[1]}{match[2]}{file}"

@@ -55,7 +55,7 @@ class PythonServer(Struct, frozen=True):
 
 def server_of(files: KnownFiles, path: str) -> PythonServer | None:
     """Returns the server that a file starts when it is run. None if no server is recognized."""
-    for file in _program(files, path):
+    for file in _program_files(files, path):
         text = _COMMENT_PATTERN.sub("", file.text)
         if _READS_PORT_PATTERN.search(text):
             return PythonServer(file.served_port, f"{file.path} reads the variable PORT.")
@@ -78,7 +78,7 @@ def _port_of(file: PythonFile, text: str) -> int:
     return number if 0 < number < 2**16 else file.served_port
 
 
-def _program(files: KnownFiles, path: str) -> Iterator[PythonFile]:
+def _program_files(files: KnownFiles, path: str) -> Iterator[PythonFile]:
     """Yields the file, and all files of the repository that it imports."""
     ahead = [path]
     for name in ahead:

@@ -116,7 +116,7 @@ class Recipe(Struct, kw_only=True):
         for name, value in values.items():
             if not getattr(self, name) and (plain := self._clean_value(name, value)):
                 setattr(self, name, plain)
-                self.reasons[name] = _line(reason)[:MAX_LENGTH]
+                self.reasons[name] = _one_line(reason)[:MAX_LENGTH]
 
     def forget(self, *names: str) -> None:
         """Clears fields and their reasons."""
@@ -128,17 +128,19 @@ class Recipe(Struct, kw_only=True):
     def _clean_value(self, name: str, value: Any) -> Any:
         match value:
             case str():
-                return self._shortened(name, _line(value))
+                return self._shortened(name, _one_line(value))
             case [ProcessType(), *_]:
                 return [
                     ProcessType(name, command)
-                    for name, command in ((_line(process.name), _line(process.command)) for process in value)
+                    for name, command in (
+                        (_one_line(process.name), _one_line(process.command)) for process in value
+                    )
                     if self._shortened(f"the process {name}", command)
                 ]
             case [NeededDatabase(), *_]:
                 return value
             case list() | tuple():
-                return [text for text in map(_line, value) if self._shortened(name, text)]
+                return [text for text in map(_one_line, value) if self._shortened(name, text)]
         return value
 
     def _shortened(self, name: str, text: str) -> str:
@@ -188,6 +190,6 @@ def _database_text(need: NeededDatabase) -> str:
     return f"{need.type}: {', '.join(variable.name for variable in need.variables)}"
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     """Returns the text as one line without control characters, because files are untrusted."""
     return "".join(sign if sign.isprintable() else " " for sign in text).strip()

@@ -37,7 +37,7 @@ _SCHEMES: Final = {"POSTGRESQL": "postgresql", "MYSQL": "mysql"}
 
 def spring_databases(files: KnownFiles) -> list[tuple[NeededDatabase, str]]:
     """Returns the databases that the properties name, each with the reason."""
-    path, properties = _properties(files)
+    path, properties = _spring_properties(files)
     source = {
         _PARTS[key.rpartition(".")[2]]: value
         for key, value in properties.items()
@@ -45,25 +45,25 @@ def spring_databases(files: KnownFiles) -> list[tuple[NeededDatabase, str]]:
     }
     found = []
     if type := _type_of(files, source.get("URL", "")):
-        found.append((_needed(type, source), _reason(path, type)))
+        found.append((_needed_database(type, source), _database_reason(path, type)))
     mongo = {key.rpartition(".")[2]: value for key, value in properties.items() if ".mongodb." in key}
     if mongo and not found:
-        found.append((_mongo(mongo), _reason(path, "MONGODB")))
+        found.append((_mongo(mongo), _database_reason(path, "MONGODB")))
     return found
 
 
 def spring_secrets(files: KnownFiles) -> dict[str, str]:
     """Returns the variables with secrets of the application that the properties name, each with the file."""
-    path, properties = _properties(files)
+    path, properties = _spring_properties(files)
     names = (name for value in properties.values() for name in _VARIABLE_PATTERN.findall(value))
     return {name: path for name in names if is_own_secret(name)}
 
 
-def _reason(path: str, type: str) -> str:
+def _database_reason(path: str, type: str) -> str:
     return f"{path} names a {kind_of_type(type).title} database."
 
 
-def _needed(type: str, source: dict[str, str]) -> NeededDatabase:
+def _needed_database(type: str, source: dict[str, str]) -> NeededDatabase:
     prefix = prefix_of(MAIN_DATABASE)
     values = {part: f"{{{{{prefix}{part}}}}}" for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD")}
     values["URL"] = f"jdbc:{_SCHEMES[type]}://{values['HOST']}:{values['PORT']}/{values['NAME']}"
@@ -125,16 +125,16 @@ def _type_of(files: KnownFiles, url: str) -> str:
     return drivers[0] if len(drivers) == 1 else ""
 
 
-def _properties(files: KnownFiles) -> tuple[str, dict[str, str]]:
+def _spring_properties(files: KnownFiles) -> tuple[str, dict[str, str]]:
     """Returns the file with the properties, and its values with those of the profile that it activates."""
     path = files.has(*(f"{_FOLDER}/application.{suffix}" for suffix in _SUFFIXES))
     if not path:
         return "", {}
     text = files.text(path)
-    values = _values(text)
+    values = _property_values(text)
     if active := _ACTIVE_PATTERN.search(text):
         profile = active[1] or active[2]
-        values |= _values(
+        values |= _property_values(
             files.text(
                 files.has(*(f"{_FOLDER}/application-{profile}.{suffix}" for suffix in _SUFFIXES)) or path
             )
@@ -142,7 +142,7 @@ def _properties(files: KnownFiles) -> tuple[str, dict[str, str]]:
     return path, values
 
 
-def _values(text: str) -> dict[str, str]:
+def _property_values(text: str) -> dict[str, str]:
     """Returns the values of a file of properties, or of a simple file of YAML, by their full keys. Later
     documents of a file of YAML, which are for other profiles, are left out."""
     values: dict[str, str] = {}

@@ -51,32 +51,35 @@ def read_entries(archive: IO[bytes]) -> Iterator[EngineArchiveEntry]:
         if not head.strip(b"\0"):
             return
         _check(head)
-        kind, size = head[156:157].replace(_OLD_FILE, FILE), _number(further.get("size"), head[124:136])
+        kind, size = (
+            head[156:157].replace(_OLD_FILE, FILE),
+            _header_number(further.get("size"), head[124:136]),
+        )
         size = 0 if kind in _WITHOUT_CONTENT else size
         at += BLOCK + size + -size % BLOCK
         if kind in (_NAME_OF_NEXT, _LINK_OF_NEXT, _NEXT, _ALL_NEXT):
             count += 1
             if size > MAX_HEADER_BYTES or count > _MAX_HEADERS:
                 raise BadEngineArchive("the extended headers of an entry are too long")
-            further |= _further(kind, archive.read(size))
+            further |= _extended_values(kind, archive.read(size))
             continue
         yield EngineArchiveEntry(
-            name=_text(further.get("path", _path(head))),
+            name=_path_text(further.get("path", _entry_path(head))),
             kind=kind,
             size=size,
-            modified=_number(None, head[136:148]),
-            link=_text(further.get("linkpath", _until_nul(head[157:257]))),
+            modified=_header_number(None, head[136:148]),
+            link=_path_text(further.get("linkpath", _until_nul(head[157:257]))),
         )
         count, further = 0, {}
 
 
 def _check(head: bytes) -> None:
     sent = head[148:156]
-    if len(head) < BLOCK or _number(None, sent) != sum(head) - sum(sent) + len(sent) * ord(" "):
+    if len(head) < BLOCK or _header_number(None, sent) != sum(head) - sum(sent) + len(sent) * ord(" "):
         raise BadEngineArchive("a header is damaged")
 
 
-def _number(written: bytes | None, field: bytes) -> int:
+def _header_number(written: bytes | None, field: bytes) -> int:
     """Returns the number in a field of a header, or that of an extended header."""
     try:
         if written is not None:
@@ -92,12 +95,12 @@ def _number(written: bytes | None, field: bytes) -> int:
     return number
 
 
-def _path(head: bytes) -> bytes:
+def _entry_path(head: bytes) -> bytes:
     name, prefix = _until_nul(head[:100]), _until_nul(head[345:500])
     return prefix + b"/" + name if prefix and head[257:263] == b"ustar\0" else name
 
 
-def _further(kind: bytes, content: bytes) -> dict[str, bytes]:
+def _extended_values(kind: bytes, content: bytes) -> dict[str, bytes]:
     """Returns what an extended header says of the next entry."""
     match kind:
         case b"L":
@@ -105,11 +108,11 @@ def _further(kind: bytes, content: bytes) -> dict[str, bytes]:
         case b"K":
             return {"linkpath": _until_nul(content)}
         case b"x":
-            return {name: value for name, value in _records(content) if name in _NAMES}
+            return {name: value for name, value in _extended_records(content) if name in _NAMES}
     return {}
 
 
-def _records(content: bytes) -> Iterator[tuple[str, bytes]]:
+def _extended_records(content: bytes) -> Iterator[tuple[str, bytes]]:
     """Yields the records `LENGTH NAME=VALUE` of an extended header, each with a line break at its end."""
     at = 0
     while at < len(content):
@@ -129,5 +132,5 @@ def _until_nul(field: bytes) -> bytes:
     return field.partition(b"\0")[0]
 
 
-def _text(path: bytes) -> str:
+def _path_text(path: bytes) -> str:
     return path.decode(errors="surrogateescape")

@@ -154,7 +154,7 @@ class ContainerClient:
                 await self._docker.raw("POST", f"/containers/{container}/unpause")
             case _:
                 # The server may have been killed before it copied the files into the container.
-                await self._fill(container, workload)
+                await self._copy_files_into(container, workload)
                 self._watch.begins(container)
                 await self._start(container)
         self._watch.listen(container, words.labels(self._installation, workload, index))
@@ -243,7 +243,7 @@ class ContainerClient:
         for warning in created.get("Warnings") or ():
             _log.warning("the Docker engine warns", extra={"container": name, "reason": warning})
         self._restarts.take_over(name, str(created["Id"]))
-        await self._keep_if_alone(str(created["Id"]), ports)
+        await self._remove_if_port_shared(str(created["Id"]), ports)
         if create.needs_etc_copy(workload, image):
             await self._examine_image(str(created["Id"]))
         return str(created["Id"])
@@ -251,12 +251,12 @@ class ContainerClient:
     async def _examine_image(self, container: str) -> None:
         """Examines the files of the image, before files of the service are written over their copies."""
         try:
-            await self._examine(container)
+            await self._examine_etc(container)
         except (EngineRefused, EngineError):
             await self.remove(container)
             raise
 
-    async def _keep_if_alone(self, container: str, ports: Sequence[int]) -> None:
+    async def _remove_if_port_shared(self, container: str, ports: Sequence[int]) -> None:
         try:
             await self._ports.check_alone(container, ports)
         except EngineRefused:
@@ -268,7 +268,7 @@ class ContainerClient:
         use."""
         return self._ports.skip(refused)
 
-    async def _fill(self, container: str, workload: Workload) -> None:
+    async def _copy_files_into(self, container: str, workload: Workload) -> None:
         folder = posixpath.dirname(OUTPUT_FILE) if workload.writes_output else ""
         if workload.files or folder:
             path = f"/containers/{container}/archive"
@@ -320,14 +320,14 @@ class ContainerClient:
         service, *_ = words.identity(detail["Config"]["Labels"])
         return may_be_redirected(shared, own) and len(await self.list(service=service)) > 1
 
-    async def _examine(self, container: str) -> None:
+    async def _examine_etc(self, container: str) -> None:
         shared, own, has_etc_copy = _mounts_of(await self.inspect(container) or {})
         await examine_mount_points(self._docker, container, shared, own)
         await start_files.examine(self._docker, container, shared | own, has_etc_copy=has_etc_copy)
 
     async def _start(self, container: str) -> None:
         try:
-            await self._examine(container)
+            await self._examine_etc(container)
             await self._docker.raw("POST", f"/containers/{container}/start")
         except (EngineRefused, EngineError):
             # A container that fails to start is removed; the next attempt creates a new one.

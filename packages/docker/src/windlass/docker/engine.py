@@ -99,12 +99,12 @@ def usage_of(stats: Mapping[str, Any]) -> Usage:
     spare = details.get("total_inactive_file", details.get("inactive_file", 0))
     processor = (stats.get("cpu_stats") or {}).get("cpu_usage") or {}
     return Usage(
-        cpu_ms=_amount(processor.get("total_usage", 0)) // 1_000_000,
-        memory=max(0, _amount(memory.get("usage", 0)) - _amount(spare)),
+        cpu_ms=_plausible_amount(processor.get("total_usage", 0)) // 1_000_000,
+        memory=max(0, _plausible_amount(memory.get("usage", 0)) - _plausible_amount(spare)),
     )
 
 
-def _amount(figure: object) -> int:
+def _plausible_amount(figure: object) -> int:
     """Returns a measurement of the engine, which is not trusted. Raises ValueError for an implausible
     value."""
     if not isinstance(figure, int) or not 0 <= figure < _FIGURE_LIMIT:
@@ -206,37 +206,41 @@ class DockerEngine(RolloutEngine):
 
     async def run(self, workload: Workload, index: int) -> Instance:
         name = names.container(self._installation, workload.service, workload.generation, index)
-        with self._translated():
+        with self._translated_errors():
             async with self._locks[name]:
                 detail = await self._start_copy(workload, index, name)
                 if workload.volumes:
                     self._started[name] = workload, index
-                return self._instance(detail or await self._containers.inspect(name) or _refuse(workload))
+                return self._instance_of_inspection(
+                    detail or await self._containers.inspect(name) or _refuse_removed_workload(workload)
+                )
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
         name = names.container(self._installation, workload.service, workload.generation, index)
-        with self._translated():
+        with self._translated_errors():
             async with self._locks[name]:
                 await self._start_copy(workload, index, name, once=True)
-                container = str((await self._containers.inspect(name) or _refuse(workload))["Id"])
+                container = str(
+                    (await self._containers.inspect(name) or _refuse_removed_workload(workload))["Id"]
+                )
             detail = await self._containers.wait_for_end(container)
             self._refuse_removed(workload)
             await self._watch.wait_until_read(container)
-            return outcome_of(detail or _refuse(workload))
+            return outcome_of(detail or _refuse_removed_workload(workload))
 
     async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
         name = names.container(self._installation, workload.service, workload.generation, index)
-        with self._translated():
+        with self._translated_errors():
             return await self._containers.read_output(name)
 
     async def copies(self, service: str) -> list[Instance]:
-        return await self._instances(service=service)
+        return await self._list_instances(service=service)
 
     async def all(self) -> list[Instance]:
-        return await self._instances()
+        return await self._list_instances()
 
     async def present(self) -> Sequence[Presence]:
-        with self._translated():
+        with self._translated_errors():
             return [
                 presence_of(container)
                 for container in await self._containers.list()
@@ -244,7 +248,7 @@ class DockerEngine(RolloutEngine):
             ]
 
     async def resolve(self, request: PullRequest, say: Say) -> str:
-        with self._translated():
+        with self._translated_errors():
             return await self._images.resolve(request, say)
 
     async def prepare(
@@ -256,11 +260,11 @@ class DockerEngine(RolloutEngine):
         service: str = "",
     ) -> None:
         user = ImageUser(service, org) if service else None
-        with self._translated():
+        with self._translated_errors():
             await self._images.have(artifact.ref, say, login, user)
 
     async def export(self, artifact: Artifact, folder: str, destination: Path) -> Path:
-        with self._translated():
+        with self._translated_errors():
             inside = posixpath.join(artifact.workdir or "/", folder)
             await export_folder(self._docker, self._installation, artifact.ref, inside, destination)
         return destination
@@ -273,7 +277,7 @@ class DockerEngine(RolloutEngine):
         indexes: Collection[int] | None = None,
         grace: float = 10.0,
     ) -> None:
-        with self._translated():
+        with self._translated_errors():
             copies = await self._containers.list(service=service)
             if indexes is None:
                 ending = {generation_of(copy) for copy in copies} if generation is None else {generation}
@@ -295,28 +299,28 @@ class DockerEngine(RolloutEngine):
 
     async def discard(self, service: str) -> None:
         await self.remove(service, grace=0)
-        with self._translated():
+        with self._translated_errors():
             await self._resources.discard_volumes(service)
             await self._resources.discard_networks()
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
-        with self._translated():
+        with self._translated_errors():
             return await execute(self._docker, instance.id, command, timeout)
 
     async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
         execution = DockerExecution(
             self._docker, instance.id, self._executions, has_terminal=request.terminal is not None
         )
-        with self._translated():
+        with self._translated_errors():
             await execution.start(request)
         return execution
 
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
-        with self._translated():
+        with self._translated_errors():
             return await listeners(self._docker, instance.id)
 
     async def queued(self, instance: Instance, port: int) -> int | None:
-        with self._translated():
+        with self._translated_errors():
             return await queued(self._docker, self._containers, instance.id, port)
 
     async def neighbour_address(
@@ -325,7 +329,7 @@ class DockerEngine(RolloutEngine):
         return ServiceAddress(names.unique_name(service, name), internal)
 
     async def usage(self) -> Mapping[str, Usage]:
-        with self._translated():
+        with self._translated_errors():
             running = [
                 container
                 for container in await self._containers.list()
@@ -337,12 +341,12 @@ class DockerEngine(RolloutEngine):
         return dict(usage for usage in usages if usage)
 
     async def services(self) -> Mapping[str, StoredData]:
-        with self._translated():
+        with self._translated_errors():
             removed = {service: StoredData() for service in self._removed.services()}
             return removed | await self._stored_data()
 
     async def sweep(self, deleted_services: Collection[str]) -> None:
-        with self._translated():
+        with self._translated_errors():
             volumes = await self._stored_data() if deleted_services else {}
             await subprocesses.run_some(
                 AT_ONCE, [self.discard(service) for service in volumes.keys() & set(deleted_services)]
@@ -352,7 +356,7 @@ class DockerEngine(RolloutEngine):
 
     async def set_aside(self, service: str, destination: Path) -> None:
         """Stops the service's containers, until `run` starts them again. Volumes stay on the engine."""
-        with self._translated():
+        with self._translated_errors():
             containers = await self._containers.list(service=service)
             await subprocesses.run_together(*(self._stop_container(container) for container in containers))
 
@@ -370,7 +374,7 @@ class DockerEngine(RolloutEngine):
         return ""
 
     async def volume_sizes(self) -> Mapping[str, int]:
-        with self._translated():
+        with self._translated_errors():
             return await self._resources.volume_sizes()
 
     async def _stored_data(self) -> dict[str, StoredData]:
@@ -416,7 +420,7 @@ class DockerEngine(RolloutEngine):
         """Starts a container that has ended, unless it was removed."""
         service = ""
         try:
-            with self._translated():
+            with self._translated_errors():
                 if (detail := await self._containers.inspect(container)) is None:
                     return
                 service, generation, index = names.identity(detail["Config"]["Labels"])
@@ -471,22 +475,24 @@ class DockerEngine(RolloutEngine):
                 f"Deployment {workload.generation} of {workload.name} was removed, and is not started again"
             )
 
-    async def _instances(self, **labels: str) -> list[Instance]:
-        with self._translated():
+    async def _list_instances(self, **labels: str) -> list[Instance]:
+        with self._translated_errors():
             copies = await self._containers.list(**labels)
             if not labels:
                 present = {copy["Id"] for copy in copies}
                 self._described = {id: seen for id, seen in self._described.items() if id in present}
-            instances = await subprocesses.run_some(AT_ONCE, [self._listed(copy) for copy in copies])
+            instances = await subprocesses.run_some(
+                AT_ONCE, [self._instance_of_listed(copy) for copy in copies]
+            )
         return sorted(filter(None, instances), key=lambda copy: (copy.service, copy.generation, copy.index))
 
-    async def _listed(self, container: ContainerSummary) -> Instance | None:
+    async def _instance_of_listed(self, container: ContainerSummary) -> Instance | None:
         """Returns the instance of a listed container; None if the container no longer exists. If the engine
         cannot describe the container, because its start or the start of a command in it hangs, returns an
         instance with what is known of it, so that other instances are not delayed."""
         id, state = container["Id"], container["State"]
         if self._is_held(id, state):
-            return self._as_known(container)
+            return self._last_known_instance(container)
         try:
             async with asyncio.timeout(self._inspect_timeout(id, state)):
                 detail = await self._containers.inspect(id)
@@ -494,12 +500,12 @@ class DockerEngine(RolloutEngine):
             now = time.monotonic()
             self._held = {each: held for each, held in self._held.items() if now < held[0]}
             self._held[id] = now + REQUERY_SECONDS, state
-            return self._as_known(container)
+            return self._last_known_instance(container)
         self._held.pop(id, None)
         self._described.pop(id, None)
         if detail is None or detail["State"]["Status"] == "removing":
             return None
-        seen = self._instance(detail)
+        seen = self._instance_of_inspection(detail)
         if seen.phase is Phase.RUNNING:
             self._described[id] = seen
         return seen
@@ -514,11 +520,11 @@ class DockerEngine(RolloutEngine):
         is_new = state == "running" and id not in self._described
         return FIRST_INSPECT_TIMEOUT if is_new and len(self._held) < AT_ONCE else INSPECT_TIMEOUT
 
-    def _as_known(self, container: ContainerSummary) -> Instance:
+    def _last_known_instance(self, container: ContainerSummary) -> Instance:
         known = self._described.get(container["Id"]) if container["State"] == "running" else None
         return known or held_instance(container, self._docker.address)
 
-    def _instance(self, detail: Inspection) -> Instance:
+    def _instance_of_inspection(self, detail: Inspection) -> Instance:
         id = detail["Id"]
         seen = instance(
             detail,
@@ -531,7 +537,7 @@ class DockerEngine(RolloutEngine):
         return replace(seen, inside="") if self._docker.is_elsewhere else seen
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except Away as away:
@@ -542,5 +548,5 @@ class DockerEngine(RolloutEngine):
             raise EngineError(NOT_AN_ENGINE) from error
 
 
-def _refuse(workload: Workload) -> NoReturn:
+def _refuse_removed_workload(workload: Workload) -> NoReturn:
     raise EngineError(f"{workload.name} was removed from the Docker engine while it was being started")

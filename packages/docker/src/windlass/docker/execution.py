@@ -106,7 +106,7 @@ class DockerExecution:
                 self._docker.stream("POST", f"/exec/{self._id}/start", body=begin, timeout=None)
             )
             self._raw = RawConnection(answer)
-            self._pieces = _with_explanation(self._split(answer.chunks()))
+            self._pieces = _with_explanation(self._demultiplex(answer.chunks()))
             if request.terminal:
                 await self.resize(request.terminal)
         except BaseException:  # the caller cannot close an execution whose start has failed
@@ -128,7 +128,7 @@ class DockerExecution:
         }
         return await create_command(self._docker, self._container, body)
 
-    async def _split(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _demultiplex(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         if self._has_terminal:
             async for chunk in chunks:
                 yield chunk
@@ -192,11 +192,11 @@ async def _with_explanation(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes
     started by an explanation."""
     is_first = True
     async for piece in pieces:
-        yield _explain(piece) if is_first else piece
+        yield _explain_refused_start(piece) if is_first else piece
         is_first = is_first and not piece
 
 
-def _explain(piece: bytes) -> bytes:
+def _explain_refused_start(piece: bytes) -> bytes:
     refused = _START_REFUSED_PATTERN.fullmatch(piece) if len(piece) <= _MAX_REFUSAL_BYTES else None
     if not refused:
         return piece

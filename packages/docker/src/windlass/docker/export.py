@@ -132,7 +132,7 @@ def unpack(archive: Path, destination: Path) -> None:
         for count, entry in enumerate(read_entries(file)):
             if count > MAX_ENTRIES:
                 raise EngineError(f"Keep the static folder below {MAX_ENTRIES:,} files: it has more")
-            path = _place_below(destination, entry.name)
+            path = _path_below(destination, entry.name)
             if path is None:
                 continue
             if entry.kind == FOLDER:
@@ -143,7 +143,7 @@ def unpack(archive: Path, destination: Path) -> None:
                     raise EngineError("Make the static folder smaller: it is too large")
                 _write(path, file, entry, free)
             elif entry.kind == HARD_LINK:
-                original = _place_below(destination, entry.link)
+                original = _path_below(destination, entry.link)
                 with suppress(OSError):  # the original was skipped
                     if original is not None:
                         os.link(original, path, follow_symlinks=False)
@@ -154,7 +154,7 @@ def unpack(archive: Path, destination: Path) -> None:
             path.symlink_to(target)
 
 
-def _place_below(destination: Path, name: str) -> Path | None:
+def _path_below(destination: Path, name: str) -> Path | None:
     """Returns the target path of an entry; None if the path would be outside the folder."""
     _, *parts = name.strip("/").split("/")
     if any(part in {"", ".", ".."} or "\0" in part for part in parts):

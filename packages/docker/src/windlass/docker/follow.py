@@ -100,7 +100,7 @@ class ContainerFollower:
             try:
                 await self._turn.come()
                 await self._read(follow=True)
-                runs = await self._runs()
+                runs = await self._is_running()
                 if not runs:  # an engine may end the stream before the last line
                     await self._read(follow=False)
                 pause = FIRST_PAUSE
@@ -140,7 +140,7 @@ class ContainerFollower:
     def _log_fields(self, reason: str) -> dict[str, str]:
         return {"pod": self._source.pod, "reason": reason}
 
-    async def _runs(self) -> bool:
+    async def _is_running(self) -> bool:
         inspection = await self._docker.json("GET", f"/containers/{self._source.container}/json")
         return inspection["State"]["Status"] in ("running", "paused")
 
@@ -159,7 +159,7 @@ class ContainerFollower:
         path = f"/containers/{self._source.container}/logs"
         async with self._docker.stream("GET", path, params=params, timeout=None) as answer:
             async for chunk in pieces(answer.chunks()):
-                if lines := [self._line(stamp, text) for stamp, text in reading.new(chunk)]:
+                if lines := [self._output_lines(stamp, text) for stamp, text in reading.new(chunk)]:
                     if reading.left_out:
                         lines.insert(0, [self._notice(lines[0][0].at, reading.left_out)])
                         reading.left_out = 0
@@ -174,7 +174,7 @@ class ContainerFollower:
         message = f"[windlass] output of {seconds:.1f} s is left out: more was written than is read"
         return OutputLine(at, message, self._source.pod, self._source.version)
 
-    def _line(self, stamp: str, text: bytes) -> list[OutputLine]:
+    def _output_lines(self, stamp: str, text: bytes) -> list[OutputLine]:
         at, whole = milliseconds(stamp), text.rstrip(b"\r\n")
         cuts = range(0, len(whole), MAX_LINE_BYTES) or (0,)
         return [
@@ -241,10 +241,10 @@ class NewOutput:
         position.count += stamp >= position.anchor
         if stamp > position.latest:
             position.latest = stamp
-            self._advance(stamp)
+            self._advance_anchor(stamp)
         self._next.count += bool(self._next.anchor) and stamp >= self._next.anchor
 
-    def _advance(self, stamp: str) -> None:
+    def _advance_anchor(self, stamp: str) -> None:
         """Moves the anchor forward, so that little output has to be read again."""
         if self._next.anchor and milliseconds(stamp) - milliseconds(self._next.anchor) > MAX_DISORDER_MS:
             self.position.anchor, self.position.count = self._next.anchor, self._next.count + 1

@@ -44,7 +44,7 @@ class DockerImages:
             if own is None:
                 raise EngineError(why) from refused
             say(f"The image that the Docker engine has is used. {why}")
-            return _by_digest(own, request.ref)
+            return _digest_reference(own, request.ref)
         return str(ImageRef(parse_ref(request.ref).name, digest=digest))
 
     async def have(
@@ -93,7 +93,7 @@ def _is_built(inspection: Mapping[str, Any]) -> bool:
     return SERVICE_LABEL in ((inspection.get("Config") or {}).get("Labels") or {})
 
 
-def _by_digest(inspection: Mapping[str, Any], ref: str) -> str:
+def _digest_reference(inspection: Mapping[str, Any], ref: str) -> str:
     """Returns the digest reference with which a local image was pulled; the unchanged reference if
     unknown."""
     name = parse_ref(ref).name

@@ -75,7 +75,7 @@ def instance(
         ports=_host_ports(inspection) if phase is Phase.RUNNING else {},
         inside=_inner_address(inspection) if phase is Phase.RUNNING else "",
         exit_code=end.exit_code if end else None,
-        reason=_reason(end, inspection["HostConfig"]["Memory"]) if end else "",
+        reason=_exit_reason(end, inspection["HostConfig"]["Memory"]) if end else "",
         restarts=restarts,
         started_at=milliseconds(state["StartedAt"]) if phase is Phase.RUNNING else 0,
     )
@@ -102,7 +102,7 @@ def outcome_of(inspection: Mapping[str, Any]) -> Outcome:
     ended_at = milliseconds(state["FinishedAt"])
     return Outcome(
         exit_code=end.exit_code,
-        reason=_reason(end, inspection["HostConfig"]["Memory"]),
+        reason=_exit_reason(end, inspection["HostConfig"]["Memory"]),
         # A busy engine may record the start of a short run after its end.
         started_at=min(milliseconds(state["StartedAt"]), ended_at),
         ended_at=ended_at,
@@ -113,12 +113,12 @@ def milliseconds(stamp: str) -> int:
     """Converts a time such as `2026-01-31T09:05:00.007123456Z` to milliseconds. Returns 0 for the year 1,
     which Docker uses for "never"."""
     if len(stamp) == 30 and stamp[19] == ".":  # a fast path for the format of output lines
-        return _second(stamp[:19]) + int(stamp[20:23])
+        return _parse_second(stamp[:19]) + int(stamp[20:23])
     return max(0, instant(datetime.fromisoformat(stamp)))
 
 
 @lru_cache(64)
-def _second(stamp: str) -> int:
+def _parse_second(stamp: str) -> int:
     return instant(datetime.fromisoformat(stamp + "+00:00"))
 
 
@@ -140,7 +140,7 @@ def exit_code(value: Any) -> int:
     return code
 
 
-def _reason(last_exit: LastExit, memory: int) -> str:
+def _exit_reason(last_exit: LastExit, memory: int) -> str:
     if last_exit.otherwise:
         return last_exit.otherwise
     if last_exit.out_of_memory and last_exit.exit_code:
@@ -163,11 +163,11 @@ def _host_ports(inspection: Mapping[str, Any]) -> dict[int, int]:
     published = inspection["NetworkSettings"].get("Ports") or {}
     for inside, bound in sorted(published.items(), key=lambda item: not item[0].endswith("/udp")):
         if bound:
-            ports[_port(inside.partition("/")[0])] = _port(bound[0]["HostPort"])
+            ports[_parse_port(inside.partition("/")[0])] = _parse_port(bound[0]["HostPort"])
     return ports
 
 
-def _port(number: str) -> int:
+def _parse_port(number: str) -> int:
     """Converts a port number. Raises ValueError for a number out of range, which would make the router
     fail."""
     if not 0 < int(number) <= _LAST_PORT:

@@ -38,10 +38,10 @@ class DockerMachine:
             machine = await self._docker.read_list("/info", MachineSummary, timeout=_TIMEOUT)
         identity = f"{_MACHINE_KIND}:{machine.ID[:_MAX_ID_LENGTH]}" if machine.ID else _MACHINE_KIND
         if identity != self.remembered():
-            await in_thread(self._remember, identity)
+            await in_thread(self._store_identity, identity)
         return limits_of(machine), identity
 
-    def _remember(self, identity: str) -> None:
+    def _store_identity(self, identity: str) -> None:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(self._file, identity.encode())
 

@@ -41,10 +41,10 @@ async def examine_mount_points(
             known[path] = await path_facts(docker, container, path)
         return known[path]
 
-    volumes = {path: await _resolved(path, (), ask) for path in sorted(shared)}
+    volumes = {path: await _resolve_links(path, (), ask) for path in sorted(shared)}
     for path in sorted({*shared, *own}):
         outer = [place for other, place in volumes.items() if other != path]
-        place = await _resolved(path, outer, ask)
+        place = await _resolve_links(path, outer, ask)
         if any(_is_within(place, folder) or place == "/" for folder in SYSTEM_FOLDERS):
             raise EngineError(
                 f"Mount the volume elsewhere, or remove it from the image: {path} is at {place}, which "
@@ -52,7 +52,7 @@ async def examine_mount_points(
             )
 
 
-async def _resolved(path: str, volumes: Collection[str], ask: _Ask) -> str:
+async def _resolve_links(path: str, volumes: Collection[str], ask: _Ask) -> str:
     """Returns the path without links. Raises EngineError if it leads through one of the volumes."""
     at, parts, links = "/", deque(path.split("/")), 0
     while parts:

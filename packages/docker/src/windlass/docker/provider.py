@@ -166,7 +166,7 @@ class DockerProvider:
     # Checks
 
     async def diagnose_presence(self, settings: DockerSettings, *, is_used: bool) -> Finding | None:
-        found = await _version(settings.host)
+        found = await _engine_version(settings.host)
         if isinstance(found, str):
             return ok("Docker", f"{found} at {settings.host}")
         if is_used:
@@ -177,7 +177,7 @@ class DockerProvider:
 
     async def diagnose(self, settings: DockerSettings) -> AsyncIterator[Finding]:
         yield ok("Databases", "PostgreSQL, MySQL, MongoDB and Redis run from their images, in any version")
-        for check in (_build_steps, _runc, _build_cache, _networks, _memory):
+        for check in (_build_steps, _check_runc, _build_cache, _check_networks, _check_memory):
             async for finding in check(settings):
                 yield finding
         yield kernel_limits((AIO_LIMIT, INOTIFY_LIMIT, NEIGHBOUR_LIMIT))
@@ -256,11 +256,11 @@ def transport(remote: RemoteEngine, reach: Reach) -> DockerTransport:
     parts = urlsplit(remote.address)
     port = parts.port or TLS_PORT
     return TlsTransport(
-        remote.name, parts.hostname or "", port, _identity(remote), reach, engine_id=remote.engine_id
+        remote.name, parts.hostname or "", port, _tls_identity(remote), reach, engine_id=remote.engine_id
     )
 
 
-def _identity(remote: RemoteEngine) -> TlsIdentity:
+def _tls_identity(remote: RemoteEngine) -> TlsIdentity:
     return TlsIdentity(remote.ca_certificate, remote.certificate, remote.key)
 
 
@@ -268,7 +268,7 @@ async def _certificate_end(remote: RemoteEngine) -> float:
     """Returns the expiry time of the engine's certificate. The address was checked before."""
     parts = urlsplit(remote.address)
     _, writer = await asyncio.open_connection(
-        parts.hostname, parts.port or TLS_PORT, ssl=tls_context(_identity(remote))
+        parts.hostname, parts.port or TLS_PORT, ssl=tls_context(_tls_identity(remote))
     )
     try:
         shown = writer.get_extra_info("ssl_object").getpeercert()
@@ -294,7 +294,7 @@ async def answers(host: str) -> bool:
     return False
 
 
-async def _version(host: str) -> str | Exception:
+async def _engine_version(host: str) -> str | Exception:
     docker = Docker(host)
     try:
         async with asyncio.timeout(TIMEOUT):
@@ -309,7 +309,7 @@ async def _version(host: str) -> str | Exception:
 
 
 async def _build_steps(settings: DockerSettings) -> AsyncIterator[Finding]:
-    found = await _version(settings.host)
+    found = await _engine_version(settings.host)
     if isinstance(found, str) and lets_steps_out(found):
         state = f"of Docker {found.split()[0]} may delete empty files of the machine (CVE-2024-23652)"
         yield warn(
@@ -317,7 +317,7 @@ async def _build_steps(settings: DockerSettings) -> AsyncIterator[Finding]:
         )
 
 
-async def _runc(settings: DockerSettings) -> AsyncIterator[Finding]:
+async def _check_runc(settings: DockerSettings) -> AsyncIterator[Finding]:
     docker = Docker(settings.host)
     try:
         async with asyncio.timeout(TIMEOUT):
@@ -359,7 +359,7 @@ async def _build_cache(settings: DockerSettings) -> AsyncIterator[Finding]:
         yield ok("Build cache", state)
 
 
-async def _memory(settings: DockerSettings) -> AsyncIterator[Finding]:
+async def _check_memory(settings: DockerSettings) -> AsyncIterator[Finding]:
     is_bounded = await in_thread(is_limited, settings.host)
     if is_bounded:
         yield ok("Memory of Docker", "a control group limits that of the engine itself")
@@ -374,7 +374,7 @@ async def _memory(settings: DockerSettings) -> AsyncIterator[Finding]:
         yield warn("Memory of Docker", state, "give docker.service OOMScoreAdjust=0, see docs/engines.md")
 
 
-async def _networks(settings: DockerSettings) -> AsyncIterator[Finding]:
+async def _check_networks(settings: DockerSettings) -> AsyncIterator[Finding]:
     from windlass.docker.resources import PREFIX_LENGTH  # noqa: PLC0415
 
     try:

@@ -74,7 +74,7 @@ class DockerResources:
 
     async def _enter(self, workload: Workload) -> str:
         async with self._locks[workload.environment]:
-            id = await self._network(workload)
+            id = await self._find_or_create_network(workload)
             self._entering[workload.environment] += 1
         return id
 
@@ -111,7 +111,7 @@ class DockerResources:
     async def discard_networks(self) -> None:
         """Removes networks of environments without containers. Containers that are being created count as
         containers."""
-        for environment, network in await self._networks():
+        for environment, network in await self._list_networks():
             async with self._locks[environment]:
                 if not self._entering[environment] and not await self._containers(environment=environment):
                     await self._remove(f"/networks/{network['Id']}")
@@ -134,12 +134,12 @@ class DockerResources:
                 sizes[labels[words.SERVICE_LABEL]] += max(0, size)
         return sizes
 
-    async def _network(self, workload: Workload) -> str:
+    async def _find_or_create_network(self, workload: Workload) -> str:
         environment = workload.environment
-        networks = await self._networks(environment=environment)
+        networks = await self._list_networks(environment=environment)
         if not networks:
             await self._make_network(workload)
-            networks = await self._networks(environment=environment)
+            networks = await self._list_networks(environment=environment)
         # The engine allows duplicate names. If two servers created a network each, both use the older one.
         if not networks:
             raise EngineError("Deploy again: the network that the Docker engine has just made is gone")
@@ -186,14 +186,14 @@ class DockerResources:
         most = max(
             1, self._pool.num_addresses // ORG_SHARE_DIVISOR >> (self._pool.max_prefixlen - PREFIX_LENGTH)
         )
-        if len(await self._networks(organization=org)) >= most:
+        if len(await self._list_networks(organization=org)) >= most:
             raise NetworksUsedUp(
                 "Stop or delete the services of an environment, or ask the operator for a larger range in "
                 f"docker_networks: an organization has networks for at most {most} environments at a time, "
                 f"an eighth of {self._pool}"
             )
 
-    async def _networks(self, **labels: str) -> list[tuple[str, NetworkSummary]]:
+    async def _list_networks(self, **labels: str) -> list[tuple[str, NetworkSummary]]:
         """Returns pairs of an environment and its network."""
         wanted = {"installation": self._installation, **labels}
         params = {"filters": words.filters(**wanted)}

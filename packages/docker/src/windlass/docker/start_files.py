@@ -61,12 +61,12 @@ class _Examination:
     async def examine(self, file: str) -> None:
         path = file
         for _ in range(_MAX_LINKS):
-            for folder in _folders(path):
-                if (facts := await self._facts(folder)) is None:
+            for folder in _parent_folders(path):
+                if (facts := await self._path_facts(folder)) is None:
                     return
                 if not facts.mode & _DIRECTORY:
                     raise EngineError(f"Make {folder} of the image a folder and no link: it leads to {file}")
-            if (facts := await self._facts(path)) is None:
+            if (facts := await self._path_facts(path)) is None:
                 return
             if not facts.mode & _LINK:
                 if facts.mode & _NOT_PLAIN or facts.size > MAX_FILE_BYTES:
@@ -79,7 +79,7 @@ class _Examination:
                 )
         raise EngineError(f"Make {file} of the image a plain file: it is a chain of links")
 
-    async def _facts(self, path: str) -> PathFacts | None:
+    async def _path_facts(self, path: str) -> PathFacts | None:
         """Returns the facts of a path itself, not of what it links to; None if there is nothing."""
         if path in self._mounts:
             raise EngineError(f"Mount the volume elsewhere: the image itself needs {path}")
@@ -102,7 +102,7 @@ async def path_facts(docker: Docker, container: str, path: str) -> PathFacts | N
         raise EngineError(NOT_AN_ENGINE) from error
 
 
-def _folders(path: str) -> list[str]:
+def _parent_folders(path: str) -> list[str]:
     """Returns the folders that lead to a path, the uppermost first."""
     parts = path.strip("/").split("/")[:-1]
     return ["/" + "/".join(parts[: number + 1]) for number in range(len(parts))]

@@ -187,10 +187,10 @@ class EventWatcher:
             try:
                 await self._check()
                 async with self._docker.stream(
-                    "GET", "/events", params=self._filter(), timeout=None
+                    "GET", "/events", params=self._event_filter(), timeout=None
                 ) as events:
                     await self._connected()
-                    await self._adopt()
+                    await self._follow_existing_containers()
                     self._tried.set()
                     if self._silent_since is not None:
                         _log.info("the Docker engine is back")
@@ -243,11 +243,11 @@ class EventWatcher:
             if count % AT_ONCE == 0:
                 await asyncio.sleep(EVENTS_PAUSE)
 
-    def _filter(self) -> dict[str, Any]:
+    def _event_filter(self) -> dict[str, Any]:
         ours = words.instances(installation=self._installation)
         return {"filters": {**ours, "type": ["container"], "event": list(EVENT_KINDS)}, "since": self._since}
 
-    async def _adopt(self) -> None:
+    async def _follow_existing_containers(self) -> None:
         """Reads the output of all existing containers, and sends a notice for each service, because events
         may have been lost."""
         filters = words.instances(installation=self._installation)

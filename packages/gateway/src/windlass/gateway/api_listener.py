@@ -118,13 +118,13 @@ class ApiListener:
         kept = {at: held for at, held in self._kept.items() if at[1] == request.port}
         if (request.host, request.port) not in kept:
             if request.listens and kept.keys().isdisjoint(self._served_places()):
-                self._give_up(kept)
+                self._close_unused_ports(kept)
                 self._wait_for_servers()
             return KeptSockets()
         files.extend(os.dup(held.fileno()) for held in kept.values())
         return KeptSockets(places=tuple(kept))
 
-    def _give_up(self, places: Iterable[tuple[str, int]]) -> None:
+    def _close_unused_ports(self, places: Iterable[tuple[str, int]]) -> None:
         if gone := list(places):
             self._stop_refusing()
             _log.info("ports of an earlier server are given up", extra={"places": gone})
@@ -137,7 +137,7 @@ class ApiListener:
         keeper.places = frozenset(copies)
         self._stop_refusing()
         if not any(server.places for server in self._servers.values() if server is not keeper):
-            self._give_up([at for at in self._kept if at not in copies])
+            self._close_unused_ports([at for at in self._kept if at not in copies])
         for at, held in copies.items():
             if (before := self._kept.get(at)) is not None:
                 before.close()

@@ -95,10 +95,10 @@ class ApiSockets:
         """Sends copies of the sockets to the gateway, and again to each gateway that replaces it."""
         while True:
             if (connection := connect_to(self._folder, SOCKETS, socket.SOCK_SEQPACKET)) is not None:
-                await self._give(connection)
+                await self._send_sockets(connection)
             await asyncio.sleep(_CONNECT_PAUSE)
 
-    async def _give(self, connection: socket.socket) -> None:
+    async def _send_sockets(self, connection: socket.socket) -> None:
         lost = asyncio.Event()
         decoder = msgspec.msgpack.Decoder(KeptSockets)
         channel = Channel(connection, decoder, lambda *_: None, lost.set)

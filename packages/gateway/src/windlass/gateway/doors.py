@@ -62,11 +62,11 @@ class Doors:
     @property
     def connections(self) -> int:
         """The number of open connections of clients."""
-        return sum(router.connections for router in self._all())
+        return sum(router.connections for router in self._all_routers())
 
     @property
     def dropped_lines(self) -> int:
-        return sum(router.dropped_lines for router in self._all())
+        return sum(router.dropped_lines for router in self._all_routers())
 
     def traffic(self) -> Iterator[ServiceTraffic]:
         """Yields the traffic of each service that had requests. A service has one door."""
@@ -109,13 +109,13 @@ class Doors:
             case Open():
                 change = await self._open_or_move(change)
             case Retire():
-                self._retire(change)
+                self._retire_router(change)
             case Reserve():
-                await self._router(change.door).reserve(change.service, change.ports)
+                await self._find_router(change.door).reserve(change.service, change.ports)
             case SetRoutes():
-                if reserved := self._missing(change):
-                    await self._router(change.door).reserve(change.service, reserved.ports)
-                await self._router(change.door).set(change.service, change.routes)
+                if reserved := self._missing_reservation(change):
+                    await self._find_router(change.door).reserve(change.service, reserved.ports)
+                await self._find_router(change.door).set(change.service, change.routes)
                 self._partial.discard((change.door, change.service))
             case Forget():
                 if router := self._routers.get(change.door):
@@ -130,7 +130,7 @@ class Doors:
 
     async def change_sealed(self, change: Sealed) -> None:
         """Applies a change of certificates or challenges, which are stored sealed. Raises RouteError."""
-        router = self._router(change.door)
+        router = self._find_router(change.door)
         match change:
             case PutCertificate():
                 await router.put_certificate(change.id, change.certificate)
@@ -142,19 +142,19 @@ class Doors:
                 await router.drop_challenge(change.id)
 
     async def certificates(self, listener_key: str) -> Mapping[str, str]:
-        return await self._router(listener_key).certificates()
+        return await self._find_router(listener_key).certificates()
 
     async def challenges(self, listener_key: str) -> Mapping[str, int]:
-        return await self._router(listener_key).challenges()
+        return await self._find_router(listener_key).challenges()
 
-    def _missing(self, change: SetRoutes) -> Reserve | None:
+    def _missing_reservation(self, change: SetRoutes) -> Reserve | None:
         """Returns the port reservation of a service if its ports could not be opened when this gateway
         started."""
         at = change.door, change.service
         return self._journal.told.reserved(*at) if at in self._partial else None
 
     async def drain(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
-        await asyncio.gather(*(router.drain(endpoints, timeout) for router in self._all()))
+        await asyncio.gather(*(router.drain(endpoints, timeout) for router in self._all_routers()))
 
     async def stop(self) -> None:
         for task in [*self._retiring]:
@@ -164,7 +164,7 @@ class Doors:
             await router.stop()
         self._routers.clear()
 
-    def _all(self) -> list[BuiltinRouter]:
+    def _all_routers(self) -> list[BuiltinRouter]:
         return [*self._routers.values(), *self._retiring.values()]
 
     # Handing over
@@ -255,11 +255,11 @@ class Doors:
             _log.error("HTTPS is not served", extra={"door": request.door, "reason": str(error)})
         await router.log_to(request.access_log)
         for change in list(self._journal.told.of(request.door)):
-            await self._repeat(router, change)
+            await self._replay_change(router, change)
         router.close_inherited()
         self._routers[request.door] = router
 
-    async def _repeat(self, router: BuiltinRouter, change: Change) -> None:
+    async def _replay_change(self, router: BuiltinRouter, change: Change) -> None:
         """Applies a change from the journal. If a port of a service is in use, the service is reachable by
         host name only."""
         match change:
@@ -276,14 +276,14 @@ class Doors:
                     named = [replace(route, external=None) for route in change.routes if route.kind == "http"]
                     await router.set(change.service, named)
 
-    def _retire(self, change: Retire) -> None:
+    def _retire_router(self, change: Retire) -> None:
         if router := self._routers.pop(change.door, None):
             task = asyncio.create_task(router.retire(change.patience))
             self._retiring[task] = router
             task.add_done_callback(self._retiring.pop)
             SealedFolder(self._folder, change.door).clear()
 
-    def _router(self, listener_key: str) -> BuiltinRouter:
+    def _find_router(self, listener_key: str) -> BuiltinRouter:
         if (router := self._routers.get(listener_key)) is None:
             raise RouteError(f"the door {listener_key} is not open")
         return router

@@ -162,7 +162,7 @@ class Succession:
         decoder = msgspec.msgpack.Decoder(FromSuccessor)
         self._decided.clear()
         self._channel = Channel(connection, decoder, self._handle_message, self._handle_loss)
-        self._begin(self._hand_over(self._channel))
+        self._start_task(self._hand_over(self._channel))
 
     async def _hand_over(self, channel: Channel[FromSuccessor]) -> None:
         async with self._changing:
@@ -174,7 +174,7 @@ class Succession:
                 _log.error("a successor did not take over", extra={"reason": str(error) or "no answer"})
                 channel.close()
 
-    def _begin(self, action: Coroutine[None, None, None]) -> None:
+    def _start_task(self, action: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(action)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -194,7 +194,7 @@ class Succession:
                 self._relieved()
                 self._decided.set()
             case ElderDrain():
-                self._begin(self._drain(message))
+                self._start_task(self._drain(message))
 
     async def _drain(self, drain: ElderDrain) -> None:
         await self._doors.drain(drain.endpoints, drain.patience)

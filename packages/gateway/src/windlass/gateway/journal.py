@@ -63,19 +63,19 @@ class JournaledRoutes:
             case Retire():
                 self.doors.pop(change.door, None)
                 for key in [key for key in (*self._reserved, *self._routes) if key[0] == change.door]:
-                    self._drop(key)
+                    self._drop_routes(key)
             case Reserve():
                 self._reserved[change.door, change.service] = change
             case SetRoutes():
                 self._routes[change.door, change.service] = change
             case Forget():
-                self._drop((change.door, change.service))
+                self._drop_routes((change.door, change.service))
             case Complete():
                 self.is_complete = True
             case Keep():
                 self.stays = change.stays
 
-    def _drop(self, key: tuple[str, str]) -> None:
+    def _drop_routes(self, key: tuple[str, str]) -> None:
         self._reserved.pop(key, None)
         self._routes.pop(key, None)
 

@@ -98,7 +98,7 @@ class GatewayProgram:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._asked.set)
         handle_hang_ups()
-        control, succession, api = await self._begin()
+        control, succession, api = await self._take_over()
         watching = [
             loop.create_task(watch) for watch in (self._watch(), self._end_after_servers(), self._keep_log())
         ]
@@ -119,7 +119,7 @@ class GatewayProgram:
             await self._doors.stop()
             self._journal.close()
 
-    async def _begin(self) -> tuple[asyncio.Server, Succession, ApiListener]:
+    async def _take_over(self) -> tuple[asyncio.Server, Succession, ApiListener]:
         """Takes over from a running gateway. The lock serializes gateways that start at the same time."""
         lock = open_lock_file(self._folder / LOCK)
         try:
@@ -181,7 +181,7 @@ class GatewayProgram:
         self, request: GatewayRequest, writer: asyncio.StreamWriter, open_requests: dict[str, Open]
     ) -> None:
         try:
-            reply = GatewayReply(request.number, state=await self._do(request.call, open_requests))
+            reply = GatewayReply(request.number, state=await self._handle_call(request.call, open_requests))
         except Relieved:
             return
         except (RouteError, OSError, OverflowError, ValueError) as error:
@@ -190,7 +190,7 @@ class GatewayProgram:
         with suppress(ConnectionError):
             await writer.drain()
 
-    async def _do(self, call: Call, open_requests: dict[str, Open]) -> GatewayState:
+    async def _handle_call(self, call: Call, open_requests: dict[str, Open]) -> GatewayState:
         match call:
             case Ask() | AskTraffic() | AskCertificates():
                 pass

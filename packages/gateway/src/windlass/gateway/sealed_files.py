@@ -33,13 +33,13 @@ class SealedFolder:
     def __init__(self, folder: Path, listener_key: str) -> None:
         """`folder`: the gateway's folder."""
         self._key_file = folder / KEY_FILE
-        self._folder = folder / CERTIFICATES_FOLDER / _hash(listener_key)
+        self._folder = folder / CERTIFICATES_FOLDER / _hash_name(listener_key)
 
     def write(self, name: str, content: bytes) -> None:
         private_folder(self._folder)
         file = self._file(name)
         try:
-            sealed = self._seal.seal(content, *self._owner(file))
+            sealed = self._seal.seal(content, *self._sealed_data_owner(file))
             write_whole(file, sealed, durable=False, draft=f"{os.getpid()}.new")
         except OSError:
             with suppress(OSError):
@@ -73,12 +73,12 @@ class SealedFolder:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _file(self, name: str) -> Path:
-        return self._folder / _hash(name)
+        return self._folder / _hash_name(name)
 
     def _unseal(self, file: Path) -> bytes:
-        return self._seal.unseal(file.read_bytes(), *self._owner(file))
+        return self._seal.unseal(file.read_bytes(), *self._sealed_data_owner(file))
 
-    def _owner(self, file: Path) -> tuple[str, str, str]:
+    def _sealed_data_owner(self, file: Path) -> tuple[str, str, str]:
         return "certificate", self._folder.name, file.name
 
     @cached_property
@@ -88,5 +88,5 @@ class SealedFolder:
         return Seal(self._key_file)
 
 
-def _hash(name: str) -> str:
+def _hash_name(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:32]

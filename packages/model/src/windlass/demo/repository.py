@@ -42,23 +42,32 @@ def repository(folder: Path) -> Path:
 
 
 def _commit(folder: Path) -> str:
-    lines = (f"tree {_tree(folder, FILES)}", f"author {_WRITTEN}", f"committer {_WRITTEN}", "", _MESSAGE, "")
-    return _object(folder, "commit", "\n".join(lines).encode())
+    lines = (
+        f"tree {_write_tree(folder, FILES)}",
+        f"author {_WRITTEN}",
+        f"committer {_WRITTEN}",
+        "",
+        _MESSAGE,
+        "",
+    )
+    return _write_object(folder, "commit", "\n".join(lines).encode())
 
 
-def _tree(folder: Path, files: Path) -> str:
+def _write_tree(folder: Path, files: Path) -> str:
     entries = []
     for path in files.iterdir():
         if path.name in _EXCLUDED_NAMES:
             continue
         mode, name = ("40000", f"{path.name}/") if path.is_dir() else ("100644", path.name)
-        object_id = _tree(folder, path) if path.is_dir() else _object(folder, "blob", path.read_bytes())
+        object_id = (
+            _write_tree(folder, path) if path.is_dir() else _write_object(folder, "blob", path.read_bytes())
+        )
         entries.append((name, f"{mode} {path.name}\0".encode() + bytes.fromhex(object_id)))
     # Git sorts folders as if their names ended with a slash.
-    return _object(folder, "tree", b"".join(entry for _, entry in sorted(entries)))
+    return _write_object(folder, "tree", b"".join(entry for _, entry in sorted(entries)))
 
 
-def _object(folder: Path, kind: str, content: bytes) -> str:
+def _write_object(folder: Path, kind: str, content: bytes) -> str:
     whole = f"{kind} {len(content)}\0".encode() + content
     name = hashlib.sha1(whole, usedforsecurity=False).hexdigest()
     file = folder / "objects" / name[:2] / name[2:]

@@ -234,12 +234,14 @@ def normalise(spec: Cluster) -> None:
     needed = _needed_fields(spec)
     for name, value in values.items():
         if value and name not in needed:
-            raise clash(name, f"leave it out: it is for a cluster whose engine is {_words(_REMOTE_ENGINES)}")
+            raise clash(
+                name, f"leave it out: it is for a cluster whose engine is {_joined_engines(_REMOTE_ENGINES)}"
+            )
         if not value and needed.get(name):
             raise clash(name, f"is required where engine is {spec.engine}")
 
 
-def _words(engines: Collection[EngineWord]) -> str:
+def _joined_engines(engines: Collection[EngineWord]) -> str:
     return " or ".join(engines)
 
 
@@ -272,10 +274,13 @@ def _value_object(feature: dict[str, Any]) -> dict[str, Any]:
     value = feature.get("value", sent.get("value") if isinstance(sent, dict) else None)
     if value is None:
         return feature
-    return {**feature, "value_object": {"type": _type_of(str(feature.get("id", "")), value), "value": value}}
+    return {
+        **feature,
+        "value_object": {"type": _feature_value_type(str(feature.get("id", "")), value), "value": value},
+    }
 
 
-def _type_of(id: str, value: object) -> str:
+def _feature_value_type(id: str, value: object) -> str:
     if isinstance(value, bool):
         return "BOOLEAN"
     if not isinstance(value, dict):

@@ -91,7 +91,7 @@ _ABOUT_LISTS = (
 _LINKED = "Always empty: people link no accounts of git servers. Ask with a git token of the organization."
 
 
-def _of_organizations(kind: str, name: str) -> tuple[Action, ...]:
+def _organization_actions(kind: str, name: str) -> tuple[Action, ...]:
     return (
         get(
             f"{kind}Repositories",
@@ -120,7 +120,7 @@ def _of_organizations(kind: str, name: str) -> tuple[Action, ...]:
     )
 
 
-def _of_people(kind: str, name: str) -> tuple[StandaloneOperation, StandaloneOperation]:
+def _account_operations(kind: str, name: str) -> tuple[StandaloneOperation, StandaloneOperation]:
     return (
         StandaloneOperation(
             path=f"/account/{kind}/repository",
@@ -161,9 +161,9 @@ of_organizations = Actions(
             id="listOrganizationGitAuthProviders",
             paged=False,
         ),
-        *_of_organizations("github", "Github"),
-        *_of_organizations("gitlab", "Gitlab"),
-        *_of_organizations("bitbucket", "Bitbucket"),
+        *_organization_actions("github", "Github"),
+        *_organization_actions("gitlab", "Gitlab"),
+        *_organization_actions("bitbucket", "Bitbucket"),
     ),
 )
 
@@ -178,9 +178,9 @@ own_providers = StandaloneOperation(
         paged=False,
     ),
 )
-own_github, own_github_branches = _of_people("github", "Github")
-own_gitlab, own_gitlab_branches = _of_people("gitlab", "Gitlab")
-own_bitbucket, own_bitbucket_branches = _of_people("bitbucket", "Bitbucket")
+own_github, own_github_branches = _account_operations("github", "Github")
+own_gitlab, own_gitlab_branches = _account_operations("gitlab", "Gitlab")
+own_bitbucket, own_bitbucket_branches = _account_operations("bitbucket", "Bitbucket")
 
 of_services = Actions(
     service,

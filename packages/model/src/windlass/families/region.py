@@ -25,12 +25,12 @@ class Region(Shown):
     ] = []
 
 
-def _regions(provider: str, title: str) -> StandaloneOperation:
+def _region_operation(provider: str, title: str) -> StandaloneOperation:
     action = get(f"list{title}Regions", list[Region], f"List {title} regions", paged=False, is_unpaged=True)
     return StandaloneOperation(path=f"/{provider}/region", group="Cloud Provider", action=action)
 
 
-aws = _regions("aws", "AWS")
-gcp = _regions("gcp", "GCP")
-azure = _regions("azure", "Azure")
-scaleway = _regions("scaleway", "Scaleway")
+aws = _region_operation("aws", "AWS")
+gcp = _region_operation("gcp", "GCP")
+azure = _region_operation("azure", "Azure")
+scaleway = _region_operation("scaleway", "Scaleway")

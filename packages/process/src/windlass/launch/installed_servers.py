@@ -60,38 +60,44 @@ async def servers(kind: str, places: ServerFolders) -> list[InstalledServer]:
 def _find_programs(kind: str, places: ServerFolders) -> Iterator[Path]:
     match kind:
         case "POSTGRESQL":
-            yield from _with_initdb([*_in_wheel(places), *_in_folders(places), *_on_path("postgres", places)])
+            yield from _servers_with_initdb(
+                [
+                    *_programs_in_wheel(places),
+                    *_programs_in_folders(places),
+                    *_programs_on_path("postgres", places),
+                ]
+            )
         case "MYSQL":
-            yield from _on_path("mariadbd", places)
-            yield from _on_path("mysqld", places)
+            yield from _programs_on_path("mariadbd", places)
+            yield from _programs_on_path("mysqld", places)
         case "REDIS":
-            yield from _on_path("redis-server", places)
-            yield from _on_path("valkey-server", places)
+            yield from _programs_on_path("redis-server", places)
+            yield from _programs_on_path("valkey-server", places)
 
 
-def _with_initdb(programs: Sequence[Path]) -> Iterator[Path]:
+def _servers_with_initdb(programs: Sequence[Path]) -> Iterator[Path]:
     for program in programs:
         if os.access(program.resolve().with_name("initdb"), os.X_OK):
             yield program
 
 
-def _in_wheel(places: ServerFolders) -> Iterator[Path]:
+def _programs_in_wheel(places: ServerFolders) -> Iterator[Path]:
     spec = find_spec(places.wheel) if places.wheel else None
     for folder in (spec.submodule_search_locations or ()) if spec else ():
-        yield from _runnable(Path(folder).glob("pginstall*/bin/postgres"))
+        yield from _executable_programs(Path(folder).glob("pginstall*/bin/postgres"))
 
 
-def _in_folders(places: ServerFolders) -> Iterator[Path]:
+def _programs_in_folders(places: ServerFolders) -> Iterator[Path]:
     for pattern in places.folders:
         top = Path(pattern).anchor
-        yield from _runnable(Path(top).glob(f"{pattern.removeprefix(top)}/postgres"))
+        yield from _executable_programs(Path(top).glob(f"{pattern.removeprefix(top)}/postgres"))
 
 
-def _runnable(programs: Iterator[Path]) -> Iterator[Path]:
+def _executable_programs(programs: Iterator[Path]) -> Iterator[Path]:
     return (program for program in sorted(programs) if os.access(program, os.X_OK))
 
 
-def _on_path(name: str, places: ServerFolders) -> Iterator[Path]:
+def _programs_on_path(name: str, places: ServerFolders) -> Iterator[Path]:
     beside = os.pathsep.join(places.beside_path)
     for path in (places.path, beside):
         if path != "" and (program := shutil.which(name, path=path)):
@@ -99,7 +105,7 @@ def _on_path(name: str, places: ServerFolders) -> Iterator[Path]:
 
 
 async def _inspect_program(kind: str, program: Path) -> InstalledServer | None:
-    answer = await _version(program)
+    answer = await _version_output(program)
     if kind == "REDIS":
         product = "Valkey" if "valkey" in answer.lower() else "Redis"
     elif kind == "MYSQL":
@@ -111,13 +117,13 @@ async def _inspect_program(kind: str, program: Path) -> InstalledServer | None:
     if version is None:
         return None
     if product == "MariaDB":
-        if (installer := _installer(program)) is None:
+        if (installer := _data_folder_installer(program)) is None:
             return None
         return InstalledServer(product, version[0], program, {INSTALLER_VARIABLE: str(installer)})
     return InstalledServer(product, version[0], program)
 
 
-def _installer(program: Path) -> Path | None:
+def _data_folder_installer(program: Path) -> Path | None:
     """Returns the program that initializes a MariaDB data folder. It may be in `bin` although the server is
     in `sbin`."""
     folders = [program.parent, program.parent.parent / "bin", program.parent.parent / "scripts"]
@@ -127,7 +133,7 @@ def _installer(program: Path) -> Path | None:
     return None
 
 
-async def _version(program: Path) -> str:
+async def _version_output(program: Path) -> str:
     """Returns the output of `program --version`, or an empty string if the program does not run."""
     try:
         async with (

@@ -37,13 +37,13 @@ def port_of(variables: Variables) -> int:
 def memory_of(variables: Variables, otherwise: int) -> int:
     """Returns the memory limit in megabytes: the variable's value, or else the control group's limit, or else
     `otherwise`."""
-    text = variables.get(MEMORY_VARIABLE) or _limit() or str(otherwise)
+    text = variables.get(MEMORY_VARIABLE) or _memory_limit() or str(otherwise)
     if not text.isascii() or not text.isdigit() or not int(text):
         raise LaunchRefused(f"{MEMORY_VARIABLE} must be a number of megabytes, and is {text!r}")
     return int(text)
 
 
-def _limit() -> str:
+def _memory_limit() -> str:
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         hierarchy, _, path = line.split(":", 2)
         file = _CGROUPS / path.lstrip("/") / "memory.max"

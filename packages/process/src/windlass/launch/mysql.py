@@ -51,7 +51,7 @@ def start(variables: Variables) -> NoReturn:
     if make_whole(data, make):
         say("the data folder was empty: made a new one")
     os.chdir(data)
-    where = [f"--datadir={data}", *_user(), *(f"--{name}={value}" for name, value in settings.items())]
+    where = [f"--datadir={data}", *_root_option(), *(f"--{name}={value}" for name, value in settings.items())]
     become(
         [server, "--no-defaults", *where, f"--init-file={_write_memory_file(statements(account))}"], passed
     )
@@ -121,11 +121,11 @@ def text(value: str) -> str:
 def _install_command(server: Path, installer: str, folder: Path) -> list[str | Path]:
     if installer:
         ways = ("--auth-root-authentication-method=socket", "--skip-test-db")
-        return [installer, "--no-defaults", f"--datadir={folder}", *_user(), *ways]
-    return [server, "--no-defaults", "--initialize-insecure", f"--datadir={folder}", *_user()]
+        return [installer, "--no-defaults", f"--datadir={folder}", *_root_option(), *ways]
+    return [server, "--no-defaults", "--initialize-insecure", f"--datadir={folder}", *_root_option()]
 
 
-def _user() -> list[str]:
+def _root_option() -> list[str]:
     """Returns the option that allows the server to run as root, if this process runs as root."""
     return ["--user=root"] if os.geteuid() == 0 else []
 

@@ -74,7 +74,7 @@ def start(variables: Variables) -> NoReturn:
     if variables.get(LISTEN_VARIABLE):
         admit_others(data / "pg_hba.conf")
     os.chdir(data)
-    accompany([server, "-D", data, *_options(settings)], cluster.variables, SIGNAL_TRANSLATION)
+    accompany([server, "-D", data, *_server_options(settings)], cluster.variables, SIGNAL_TRANSLATION)
 
 
 def admit_others(rules: Path) -> None:
@@ -136,7 +136,7 @@ class PostgresServer(NamedTuple):
             )
 
     def make(self, account: PostgresAccount) -> None:
-        where = ("-D", self.data, "--encoding=UTF8", f"--locale={_locale()}")
+        where = ("-D", self.data, "--encoding=UTF8", f"--locale={_available_locale()}")
         # A random password, until `settle` sets the configured one.
         words = (f"--username={account.user}", "--auth=scram-sha-256", "--pwfile=/dev/stdin")
         program = self.server.with_name("initdb")
@@ -175,11 +175,11 @@ def text(value: str) -> str:
     return f"E'{escaped}'"
 
 
-def _options(settings: dict[str, str]) -> list[str]:
+def _server_options(settings: dict[str, str]) -> list[str]:
     return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
 
 
-def _locale() -> str:
+def _available_locale() -> str:
     try:
         locale.setlocale(locale.LC_ALL, "C.UTF-8")
     except locale.Error:

@@ -75,13 +75,17 @@ def client_of(kind: str, server: Path) -> Path | None:
 
 def main(words: list[str], variables: Mapping[str, str]) -> int:
     if len(words) != 1 or words[0] not in READINESS_CHECKS:
-        return _report(f"choose one: {', '.join(READINESS_CHECKS)}", 2)
+        return _report_not_ready(f"choose one: {', '.join(READINESS_CHECKS)}", 2)
     if not variables.get("PORT", "").isdecimal():
-        return _report(f"PORT must be the port of the database, and is {variables.get('PORT', '')!r}", 2)
+        return _report_not_ready(
+            f"PORT must be the port of the database, and is {variables.get('PORT', '')!r}", 2
+        )
     variables = find_server(words[0].upper(), variables)
     client = client_of(words[0], Path(variables.get(SERVER_VARIABLE, "/")))
     if client is None:
-        return _report(f"{CLIENT_PROGRAMS[words[0]][0]} is not on this machine any more: install it again")
+        return _report_not_ready(
+            f"{CLIENT_PROGRAMS[words[0]][0]} is not on this machine any more: install it again"
+        )
     return _run_client(client, READINESS_CHECKS[words[0]](variables))
 
 
@@ -98,14 +102,14 @@ def _run_client(client: Path, question: ReadinessCheck) -> int:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return _report("the server does not answer")
+        return _report_not_ready("the server does not answer")
     if done.returncode == 0 and done.stdout.strip().endswith(question.answer):
         return 0
     lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    return _report(lines[-1] if lines else f"{client.name} ended with {done.returncode}")
+    return _report_not_ready(lines[-1] if lines else f"{client.name} ended with {done.returncode}")
 
 
-def _report(message: str, code: int = 1) -> int:
+def _report_not_ready(message: str, code: int = 1) -> int:
     print(f"not ready: {message}", file=sys.stderr)  # noqa: T201 (it is a program)
     return code
 

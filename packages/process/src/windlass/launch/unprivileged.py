@@ -67,7 +67,7 @@ def _can_create_namespace() -> bool:
     if not child:
         code = 2
         try:
-            code = 1 if _unshare() in _UNSUPPORTED_ERRORS else 0
+            code = 1 if _unshare_user_namespace() in _UNSUPPORTED_ERRORS else 0
             if not code:
                 _map_ids(1, 1)
         except OSError:
@@ -79,12 +79,12 @@ def _can_create_namespace() -> bool:
 
 def _become_user(user: pwd.struct_passwd) -> None:
     outside = os.getuid(), os.getgid()
-    if failed := _unshare():
+    if failed := _unshare_user_namespace():
         raise OSError(failed, os.strerror(failed), "user namespace")
     _map_ids(user.pw_uid, user.pw_gid, *outside)
 
 
-def _unshare() -> int:
+def _unshare_user_namespace() -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     return ctypes.get_errno() if libc.unshare(CLONE_NEWUSER) else 0
 

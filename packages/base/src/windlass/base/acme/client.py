@@ -83,7 +83,7 @@ class AcmeClient:
         if external is not None:
             body["externalAccountBinding"] = self.key.bind(external, directory.newAccount)
         answer = await self._post(directory.newAccount, body)
-        self.account = _address(answer)
+        self.account = _location_header(answer)
         return self.account
 
     async def place_order(self, name: str, replaces: str = "") -> AcmeOrder:
@@ -93,7 +93,7 @@ class AcmeClient:
         if replaces and directory.renewalInfo:
             body["replaces"] = replaces
         answer = await self._post(directory.newOrder, body)
-        return replace(_read(answer, AcmeOrder), url=_address(answer))
+        return replace(_read(answer, AcmeOrder), url=_location_header(answer))
 
     async def order(self, url: str) -> AcmeOrder:
         answer = await self._post(url, None)
@@ -125,11 +125,11 @@ class AcmeClient:
         answer = await self._send("GET", f"{directory.renewalInfo.rstrip('/')}/{id}")
         if answer.status == 404:
             return None
-        return replace(_read(_checked(answer), RenewalInfo), retry_after=_retry_after(answer))
+        return replace(_read(_require_success(answer), RenewalInfo), retry_after=_retry_after(answer))
 
     async def directory(self) -> Directory:
         if self._directory is None:
-            self._directory = _read(_checked(await self._send("GET", self._directory_url)), Directory)
+            self._directory = _read(_require_success(await self._send("GET", self._directory_url)), Directory)
         return self._directory
 
     async def _post(self, url: str, payload: Mapping[str, object] | None, *, limit: int = 0) -> HttpResult:
@@ -139,7 +139,7 @@ class AcmeClient:
             if (nonce := answer.headers.get("replay-nonce")) and len(self._nonces) < MAX_NONCE_ATTEMPTS:
                 self._nonces.append(nonce)
             try:
-                return _checked(answer)
+                return _require_success(answer)
             except AcmeRefusal as refusal:
                 if refusal.problem.name != "badNonce" or attempt == MAX_NONCE_ATTEMPTS - 1:
                     raise
@@ -163,7 +163,7 @@ class AcmeClient:
             raise AcmeUnavailable(f"The authority cannot be asked: {error}") from error
 
 
-def _checked(answer: HttpResult) -> HttpResult:
+def _require_success(answer: HttpResult) -> HttpResult:
     """Returns a successful answer. Raises AcmeRefusal with the words of the authority, or AcmeUnavailable."""
     if 200 <= answer.status < 300:
         return answer
@@ -184,7 +184,7 @@ def _read(answer: HttpResult, struct: type[T]) -> T:
         raise AcmeUnavailable("The authority answers something that is no document of ACME.") from error
 
 
-def _address(answer: HttpResult) -> str:
+def _location_header(answer: HttpResult) -> str:
     address = answer.headers.get("location", "")
     if not address:
         raise AcmeUnavailable("The authority does not say where what it has made is.")

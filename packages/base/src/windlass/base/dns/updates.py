@@ -72,7 +72,9 @@ def sign_message(message: bytes, key: TsigKey, now: int, request: bytes = b"") -
     `request` is the signature of the message that it answers.
     """
     before = struct.pack("!H", len(request)) + request if request else b""
-    mac = hmac.digest(key.secret, before + message + _variables(key, now, _FUDGE_SECONDS, 0, b""), "sha256")
+    mac = hmac.digest(
+        key.secret, before + message + _tsig_variables(key, now, _FUDGE_SECONDS, 0, b""), "sha256"
+    )
     (id,) = struct.unpack_from("!H", message)
     data = (
         encode_name(_ALGORITHM)
@@ -86,7 +88,7 @@ def sign_message(message: bytes, key: TsigKey, now: int, request: bytes = b"") -
     return message[:10] + struct.pack("!H", count + 1) + message[12:] + record, mac
 
 
-def _variables(key: TsigKey, now: int, fudge: int, error: int, other: bytes) -> bytes:
+def _tsig_variables(key: TsigKey, now: int, fudge: int, error: int, other: bytes) -> bytes:
     return (
         encode_name(key.name)
         + struct.pack("!HI", _ANY, 0)
@@ -128,7 +130,9 @@ def _check_answer(answer: bytes, id: int, key: TsigKey, request: bytes) -> str:
         return _SIGNATURE_ERRORS.get(error, f"error {error} of its signature")
     signed = struct.pack("!H", original) + answer[2:10] + struct.pack("!H", counts[-1] - 1) + answer[12:start]
     before = struct.pack("!H", len(request)) + request
-    wanted = hmac.digest(key.secret, before + signed + _variables(key, now, fudge, error, other), "sha256")
+    wanted = hmac.digest(
+        key.secret, before + signed + _tsig_variables(key, now, fudge, error, other), "sha256"
+    )
     is_own = kind == _TSIG and length and (name, algorithm) == (key.name, _ALGORITHM)
     if not is_own or not hmac.compare_digest(mac, wanted):
         raise BadMessage("the answer has another signature")

@@ -71,15 +71,15 @@ class Chunks:
                 break
             begin, before = at, self._phase
             if before == _IN_DATA:
-                at = self._data(at, size)
+                at = self._skip_data(at, size)
                 payload.append(data[begin:at])
             elif before == _AFTER_DATA:
-                at = self._after_data(data, at, size)
+                at = self._skip_line_end(data, at, size)
             elif before == _IN_SIZE:
                 at = self._small_chunks(data, at, payload)
-                at = self._size(data, at, size)
+                at = self._read_size_line(data, at, size)
             else:
-                at = self._trailers(data, at)
+                at = self._read_trailers(data, at)
                 if at > begin:
                     return (b"".join(payload) if self._plain else data[:at]), data[at:]
             if at == begin:  # the framing is incomplete
@@ -87,14 +87,14 @@ class Chunks:
                 break
         return (b"".join(payload) if self._plain else data[:at]), None
 
-    def _data(self, at: int, size: int) -> int:
+    def _skip_data(self, at: int, size: int) -> int:
         step = min(self._left, size - at)
         self._left -= step
         if not self._left:
             self._phase = _AFTER_DATA
         return at + step
 
-    def _after_data(self, data: bytes, at: int, size: int) -> int:
+    def _skip_line_end(self, data: bytes, at: int, size: int) -> int:
         if not b"\r\n".startswith(data[at : at + 2]):
             raise Bad(400, "A chunk is longer than its declared size.")
         if size - at < 2:
@@ -117,7 +117,7 @@ class Chunks:
             self._turn_left -= 1
         return at
 
-    def _size(self, data: bytes, at: int, size: int) -> int:
+    def _read_size_line(self, data: bytes, at: int, size: int) -> int:
         end = data.find(b"\r\n", at, at + _MAX_LINE_BYTES)
         if end < 0:
             if size - at >= _MAX_LINE_BYTES or b"\n" in data[at:]:
@@ -140,7 +140,7 @@ class Chunks:
         self._phase = _IN_TRAILERS
         return end  # this line break may begin the trailers
 
-    def _trailers(self, data: bytes, at: int) -> int:
+    def _read_trailers(self, data: bytes, at: int) -> int:
         most = self._bounds.trailer_bytes
         end = data.find(b"\r\n\r\n", at, at + most)
         if end < 0:

@@ -95,7 +95,7 @@ class ConnectionTable:
         if self._ticking is None:
             self.start()
         network = member.network
-        most = self._most_of(network)
+        most = self._max_connections_of(network)
         if self._by_network[network] >= most:
             free = self._close_one(network)
         else:
@@ -128,7 +128,7 @@ class ConnectionTable:
         self._by_network[member.network] += 1
         self._inside += is_inside(member.network)
 
-    def _most_of(self, network: str) -> int:
+    def _max_connections_of(self, network: str) -> int:
         half = max(1, self.limit // 2)
         if self.trusts(network):
             return self.limit
@@ -139,7 +139,7 @@ class ConnectionTable:
 
     def _close_one(self, network: str) -> bool:
         """Closes the connection of a network, or of any network, that has kept the server waiting longest."""
-        member = self._next_waiting(network) or self._look_again(network)
+        member = self._next_waiting(network) or self._find_waiting_again(network)
         if member is None:
             return False
         self.remove(member)
@@ -155,7 +155,7 @@ class ConnectionTable:
                 return member
         return None
 
-    def _look_again(self, network: str) -> OpenConnection | None:
+    def _find_waiting_again(self, network: str) -> OpenConnection | None:
         now = asyncio.get_running_loop().time()
         if now < self._look_after.get(network, 0.0):
             return None
@@ -212,9 +212,9 @@ class ConnectionTable:
         self._log_refused(self.now)
 
     def _schedule(self) -> None:
-        self._ticking = asyncio.get_running_loop().call_later(self._tick_seconds, self._tick)
+        self._ticking = asyncio.get_running_loop().call_later(self._tick_seconds, self._run_periodic_checks)
 
-    def _tick(self) -> None:
+    def _run_periodic_checks(self) -> None:
         self.now = now = asyncio.get_running_loop().time()
         if self._also is not None:
             self._also(now)
@@ -259,7 +259,7 @@ def trust_check(proxies: Iterable[str]) -> Callable[[str], bool]:
     `proxies` is the setting `trusted_proxies`.
     """
     words = frozenset(proxies)
-    networks = [network for word in words if (network := _network(word))]
+    networks = [network for word in words if (network := _parse_network(word))]
 
     @lru_cache(4096)
     def trusts(host: str) -> bool:
@@ -275,7 +275,7 @@ def trust_check(proxies: Iterable[str]) -> Callable[[str], bool]:
     return trusts
 
 
-def _network(network: str):  # type: ignore[no-untyped-def]
+def _parse_network(network: str):  # type: ignore[no-untyped-def]
     try:
         return ip_network(network, strict=False)
     except ValueError:

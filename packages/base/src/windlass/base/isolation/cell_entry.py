@@ -100,7 +100,7 @@ def join(cell: Cell, process: int) -> None:
     so it is enough to check the user namespaces.
     """
     flags = namespaces(cell)
-    opened = {flag: _namespace(process, name) for flag, name in _NAMESPACE_NAMES.items() if flags & flag}
+    opened = {flag: _open_namespace(process, name) for flag, name in _NAMESPACE_NAMES.items() if flags & flag}
     signal.pidfd_send_signal(process, 0)  # raises if the process has ended and its pid may be reused
     ours = os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     theirs = opened.get(calls.CLONE_NEWUSER, ours)
@@ -130,7 +130,7 @@ def _has_nested_network(cell: Cell) -> bool:
     return "network" in cell and bool(NamespaceHolder.read(cell["network"]["outer"]).socket_server)
 
 
-def _namespace(process: int, name: str) -> int:
+def _open_namespace(process: int, name: str) -> int:
     with open(f"/proc/self/fdinfo/{process}") as facts:  # noqa: PTH123 (a descriptor)
         pid = next(line.split()[1] for line in facts if line.startswith("Pid:"))
     return os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)

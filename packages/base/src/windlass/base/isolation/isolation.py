@@ -150,7 +150,11 @@ class Isolation:
         why = self._missing_parts()
         return [
             MissingPart(
-                part, what, why[part], _consequence(part, findings), _advice(part, why[part], findings)
+                part,
+                what,
+                why[part],
+                _missing_feature_consequence(part, findings),
+                _feature_advice(part, why[part], findings),
             )
             for part, (what, _) in _MEANING_OF_STEPS.items()
             if part in why
@@ -307,7 +311,7 @@ class Isolation:
             writable=[str(path) for path in writable],
             temporary=str(temporary),
             hidden=[str(self._folder)],
-            most_processes=_most_processes(findings),
+            most_processes=_max_processes(findings),
             most_memory=most_memory,
             largest_file=largest_file,
         )
@@ -328,11 +332,11 @@ class Isolation:
         return cell
 
 
-def _most_processes(findings: Findings) -> int:
+def _max_processes(findings: Findings) -> int:
     return min(MAX_PROCESSES, user_limits.share_of_processes()) if findings["identity"] != "none" else 0
 
 
-def _advice(part: str, reason: str, findings: Findings) -> str:
+def _feature_advice(part: str, reason: str, findings: Findings) -> str:
     """Returns advice for the operator to enable a missing isolation feature."""
     if reason in _ADVICE_BY_REASON:
         return _ADVICE_BY_REASON[reason]
@@ -344,7 +348,7 @@ def _advice(part: str, reason: str, findings: Findings) -> str:
     )
 
 
-def _consequence(part: str, findings: Findings) -> str:
+def _missing_feature_consequence(part: str, findings: Findings) -> str:
     """Returns the consequence of a missing isolation feature on a machine with these findings."""
     rules, user = findings["landlock"], "the user of Windlass" if os.geteuid() else "root"
     match part:

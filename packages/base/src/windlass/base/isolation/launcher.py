@@ -94,7 +94,7 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
     gc.disable()  # forked children are short-lived, and share more memory without garbage collection
     gc.freeze()
     while True:
-        word, descriptors = _receive(channel)
+        word, descriptors = _receive_request(channel)
         if not word:
             _exit_after_fork(after)
         child = calls.fork_sibling()
@@ -107,13 +107,13 @@ def main(number: int, oom_score: str, *after: str) -> NoReturn:
             channel.send(str(child).encode())
 
 
-def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
+def _receive_request(channel: socket.socket) -> tuple[bytes, list[int]]:
     """Receives a request and its descriptors. Returns an empty request if the server has ended."""
     try:
         word, ancillary, _, _ = channel.recvmsg(16, socket.CMSG_SPACE(4 * _MAX_FDS), socket.MSG_CMSG_CLOEXEC)
     except ConnectionError:  # the server ended before it read the last answer
         return b"", []
-    return word, _descriptors(ancillary)
+    return word, _passed_descriptors(ancillary)
 
 
 def _exit_after_fork(after: Sequence[str]) -> NoReturn:
@@ -134,7 +134,7 @@ def _exit_after_fork(after: Sequence[str]) -> NoReturn:
     calls.run_to_exit(stay, lambda error: None, 1)
 
 
-def _descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
+def _passed_descriptors(ancillary: Sequence[tuple[int, int, bytes]]) -> list[int]:
     raw = b"".join(data for level, kind, data in ancillary if kind == socket.SCM_RIGHTS)
     return [int.from_bytes(raw[at : at + 4], sys.byteorder) for at in range(0, len(raw), 4)]
 
@@ -217,7 +217,7 @@ def _start(
             os._exit(0)
     else:
         _send_report(answer, {"pid": os.getpid()})
-    _program(request, go, streams, answer, first)
+    _run_program(request, go, streams, answer, first)
 
 
 def _start_first_process(cell: Cell, marks: Mapping[str, str], answer: int) -> int:
@@ -249,7 +249,7 @@ def _start_first_process(cell: Cell, marks: Mapping[str, str], answer: int) -> i
     return tell
 
 
-def _program(
+def _run_program(
     request: LaunchRequest, go: int, streams: ProgramStreams, answer: int, first: int | None
 ) -> NoReturn:
     cell_entry.confine(request["cell"])

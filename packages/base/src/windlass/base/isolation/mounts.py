@@ -178,7 +178,7 @@ def _mount_points(cell: Cell) -> list[_MountPoint]:
     for path, kind in shown:
         if kind == "read" and _is_below(path, cell["writable"]):
             continue  # it is below a writable path, so it is visible already
-        if _leads_elsewhere(path, cell["hidden"]):
+        if _passes_through_link(path, cell["hidden"]):
             continue
         is_visible = path in visible or _is_below(path, visible)
         is_mounted = kind == "write" or not is_visible or _is_below(path, aside)
@@ -187,7 +187,7 @@ def _mount_points(cell: Cell) -> list[_MountPoint]:
     return sorted(places, key=lambda place: (place.path.count("/"), bool(place.source), place.path))
 
 
-def _leads_elsewhere(path: str, ours: Iterable[str]) -> bool:
+def _passes_through_link(path: str, ours: Iterable[str]) -> bool:
     """Returns whether a path passes through a link in one of our own folders.
 
     Such links are not followed, because a program may have created them to access their target.
@@ -223,7 +223,7 @@ def _mount_point(place: _MountPoint, copies: dict[_MountPoint, int], memory: int
         if place.path == MESSAGE_QUEUES:
             calls.mount("mqueue", place.path, _PLAIN_FLAGS | calls.MS_NOEXEC)
         else:
-            calls.mount("tmpfs", place.path, _PLAIN_FLAGS, _options(place, memory))
+            calls.mount("tmpfs", place.path, _PLAIN_FLAGS, _tmpfs_options(place, memory))
         return place.kind == "cover"
     copy = copies[place]
     if not os.path.exists(place.path):  # noqa: PTH110 (this runs at every start)
@@ -234,7 +234,7 @@ def _mount_point(place: _MountPoint, copies: dict[_MountPoint, int], memory: int
     return False
 
 
-def _options(place: _MountPoint, memory: int) -> str:
+def _tmpfs_options(place: _MountPoint, memory: int) -> str:
     if place.kind == "cover":
         return "mode=755"
     # The number of files is limited as well, because each file uses memory of the kernel.

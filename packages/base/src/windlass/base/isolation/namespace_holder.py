@@ -79,7 +79,7 @@ def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
     elif routes is not None and socket_server is not None:
         _serve_sockets(file, held, routes, socket_server)
     else:
-        _sleep(file, held, machine)
+        _sleep_while_needed(file, held, machine)
     os._exit(0)
 
 
@@ -158,7 +158,7 @@ def _read_holder_file(file: str) -> dict[str, Any]:
     return {}
 
 
-def _sleep(file: str, held: CellNetwork, machine: int | None) -> None:
+def _sleep_while_needed(file: str, held: CellNetwork, machine: int | None) -> None:
     """Sleeps while the network is needed. A trunk then removes its interface and rules from `machine`."""
     interface = "" if machine is None else network.interface_of_trunk()
     while _is_needed(file, held):

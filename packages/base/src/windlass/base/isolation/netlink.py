@@ -44,7 +44,7 @@ def _attribute(kind: int, value: bytes) -> bytes:
     return struct.pack("=HH", length, kind) + value + b"\0" * (-length % 4)
 
 
-def _nested(kind: int, *parts: bytes) -> bytes:
+def _nested_attribute(kind: int, *parts: bytes) -> bytes:
     return _attribute(kind | _NESTED, b"".join(parts))
 
 
@@ -143,7 +143,9 @@ class Netlink:
             + _number_attribute(_NS_FD, network)
             + _attribute(_ADDRESS, INNER)
         )
-        info = _nested(_LINK_INFO, _text_attribute(1, "veth"), _nested(2, _nested(1, there)))
+        info = _nested_attribute(
+            _LINK_INFO, _text_attribute(1, "veth"), _nested_attribute(2, _nested_attribute(1, there))
+        )
         own = _text_attribute(_IFNAME, name) + _number_attribute(_GROUP, group) + _attribute(_ADDRESS, OUTER)
         self.ask(_NEW_LINK, _CREATE | _EXCL, _link_message() + own + info)
 
@@ -173,14 +175,14 @@ class Netlink:
         """Routes an address range through an interface. Replaces an existing route."""
         scope = _UNIVERSE if via else _LINK
         extra = _attribute(5, socket.inet_aton(via)) if via else b""
-        self._route(
+        self._add_route(
             target, prefix, table, scope, _UNICAST, _number_attribute(4, socket.if_nametoindex(name)) + extra
         )
 
     def own(self, target: str, prefix: int) -> None:
         """Makes a whole address range local, so that programs can listen on each address."""
         index = _number_attribute(4, socket.if_nametoindex("lo"))
-        self._route(target, prefix, LOCAL_TABLE, _HOST, _LOCAL, index)
+        self._add_route(target, prefix, LOCAL_TABLE, _HOST, _LOCAL, index)
 
     def own_networks(self) -> list[str]:
         """Returns all local addresses, as networks. Discards pending notifications first."""
@@ -204,7 +206,7 @@ class Netlink:
             size, _ = struct.unpack_from("=HH", body, 4)  # the first attribute is the name
             yield body[8 : 3 + size].decode()
 
-    def _route(self, target: str, prefix: int, table: int, scope: int, kind: int, rest: bytes) -> None:
+    def _add_route(self, target: str, prefix: int, table: int, scope: int, kind: int, rest: bytes) -> None:
         head = struct.pack("=BBBBBBBBI", socket.AF_INET, prefix, 0, 0, table, _BOOT, scope, kind, 0)
         to = _attribute(1, socket.inet_aton(target)) if prefix else b""
         self.ask(_NEW_ROUTE, _CREATE | _REPLACE, head + to + rest)
@@ -259,51 +261,59 @@ Rule = Sequence[bytes]
 """The expressions of a rule: conditions, and the verdict for packets that meet all conditions."""
 
 
-def _big_endian(kind: int, value: int) -> bytes:
+def _big_endian_attribute(kind: int, value: int) -> bytes:
     return _attribute(kind, struct.pack(">I", value))
 
 
-def _expression(name: str, *data: bytes) -> bytes:
-    return _nested(1, _text_attribute(1, name), _nested(2, *data))
+def _nft_expression(name: str, *data: bytes) -> bytes:
+    return _nested_attribute(1, _text_attribute(1, name), _nested_attribute(2, *data))
 
 
-def _equals(value: bytes, *, inverted: bool = False) -> bytes:
-    return _expression(
-        "cmp", _big_endian(1, 1), _big_endian(2, int(inverted)), _nested(3, _attribute(1, value))
+def _compare_expression(value: bytes, *, inverted: bool = False) -> bytes:
+    return _nft_expression(
+        "cmp",
+        _big_endian_attribute(1, 1),
+        _big_endian_attribute(2, int(inverted)),
+        _nested_attribute(3, _attribute(1, value)),
     )
 
 
-def _masked(mask: bytes, added: bytes = b"") -> bytes:
+def _bitwise_expression(mask: bytes, added: bytes = b"") -> bytes:
     """Keeps the bits in `mask` and sets the bits in `added`."""
-    parts = _big_endian(1, 1), _big_endian(2, 1), _big_endian(3, len(mask)), _nested(4, _attribute(1, mask))
-    return _expression("bitwise", *parts, _nested(5, _attribute(1, added or b"\0" * len(mask))))
+    parts = (
+        _big_endian_attribute(1, 1),
+        _big_endian_attribute(2, 1),
+        _big_endian_attribute(3, len(mask)),
+        _nested_attribute(4, _attribute(1, mask)),
+    )
+    return _nft_expression("bitwise", *parts, _nested_attribute(5, _attribute(1, added or b"\0" * len(mask))))
 
 
 def arrives_by(name: str, *, inverted: bool = False) -> Rule:
-    return _by_interface(6, name, inverted)
+    return _match_interface(6, name, inverted)
 
 
 def leaves_by(name: str, *, inverted: bool = False) -> Rule:
-    return _by_interface(7, name, inverted)
+    return _match_interface(7, name, inverted)
 
 
-def _by_interface(key: int, name: str, inverted: bool) -> Rule:
+def _match_interface(key: int, name: str, inverted: bool) -> Rule:
     return (
-        _expression("meta", _big_endian(1, 1), _big_endian(2, key)),
-        _equals(name.encode().ljust(16, b"\0"), inverted=inverted),
+        _nft_expression("meta", _big_endian_attribute(1, 1), _big_endian_attribute(2, key)),
+        _compare_expression(name.encode().ljust(16, b"\0"), inverted=inverted),
     )
 
 
 def is_known() -> Rule:
     """Matches packets of established or related connections."""
     bits = struct.pack("=I", _STATE_KNOWN)
-    state = _expression("ct", _big_endian(1, 1), _big_endian(2, 0))
-    return (state, _masked(bits), _equals(b"\0\0\0\0", inverted=True))
+    state = _nft_expression("ct", _big_endian_attribute(1, 1), _big_endian_attribute(2, 0))
+    return (state, _bitwise_expression(bits), _compare_expression(b"\0\0\0\0", inverted=True))
 
 
 def exceeds(connections: int) -> Rule:
     """Matches the first packet of a connection if more than `connections` connections match this rule."""
-    return (*_is_new(), _expression("connlimit", *_over_limit(connections)))
+    return (*_is_new(), _nft_expression("connlimit", *_match_over_limit(connections)))
 
 
 def exceeds_in_group(groups: str, connections: int) -> Rule:
@@ -311,86 +321,134 @@ def exceeds_in_group(groups: str, connections: int) -> Rule:
 
     `groups`: the name of the table's set that counts connections by the group of the incoming interface.
     """
-    count = _nested(7, _text_attribute(1, "connlimit"), _nested(2, *_over_limit(connections)))
+    count = _nested_attribute(
+        7, _text_attribute(1, "connlimit"), _nested_attribute(2, *_match_over_limit(connections))
+    )
     return (
         *_is_new(),
-        _expression("meta", _big_endian(1, 1), _big_endian(2, _ARRIVAL_GROUP)),
-        _expression("dynset", _text_attribute(1, groups), _big_endian(3, 0), _big_endian(4, 1), count),
+        _nft_expression("meta", _big_endian_attribute(1, 1), _big_endian_attribute(2, _ARRIVAL_GROUP)),
+        _nft_expression(
+            "dynset",
+            _text_attribute(1, groups),
+            _big_endian_attribute(3, 0),
+            _big_endian_attribute(4, 1),
+            count,
+        ),
     )
 
 
 def _is_new() -> Rule:
-    state = _expression("ct", _big_endian(1, 1), _big_endian(2, 0))
-    return (state, _masked(struct.pack("=I", _STATE_NEW)), _equals(b"\0\0\0\0", inverted=True))
+    state = _nft_expression("ct", _big_endian_attribute(1, 1), _big_endian_attribute(2, 0))
+    return (
+        state,
+        _bitwise_expression(struct.pack("=I", _STATE_NEW)),
+        _compare_expression(b"\0\0\0\0", inverted=True),
+    )
 
 
-def _over_limit(connections: int) -> Sequence[bytes]:
-    return _big_endian(1, connections), _big_endian(2, 1)
+def _match_over_limit(connections: int) -> Sequence[bytes]:
+    return _big_endian_attribute(1, connections), _big_endian_attribute(2, 1)
 
 
 def goes_to(network: str) -> Rule:
     """Matches packets to an IPv4 network, such as 10.0.0.0/8."""
-    return _by_address(16, network)
+    return _match_address(16, network)
 
 
 def comes_from(network: str) -> Rule:
-    return _by_address(12, network)
+    return _match_address(12, network)
 
 
-def _by_address(offset: int, network: str) -> Rule:
+def _match_address(offset: int, network: str) -> Rule:
     address, _, length = network.partition("/")
     mask = (0xFFFFFFFF << (32 - int(length or 32)) & 0xFFFFFFFF).to_bytes(4, "big")
-    field = _expression(
-        "payload", _big_endian(1, 1), _big_endian(2, 1), _big_endian(3, offset), _big_endian(4, 4)
+    field = _nft_expression(
+        "payload",
+        _big_endian_attribute(1, 1),
+        _big_endian_attribute(2, 1),
+        _big_endian_attribute(3, offset),
+        _big_endian_attribute(4, 4),
     )
-    return (field, _masked(mask), _equals(socket.inet_aton(address)))
+    return (field, _bitwise_expression(mask), _compare_expression(socket.inet_aton(address)))
 
 
 def goes_by(router: str) -> Rule:
     """Matches packets with this address as their next hop."""
-    return (_expression("rt", _big_endian(1, 1), _big_endian(2, 1)), _equals(socket.inet_aton(router)))
+    return (
+        _nft_expression("rt", _big_endian_attribute(1, 1), _big_endian_attribute(2, 1)),
+        _compare_expression(socket.inet_aton(router)),
+    )
 
 
 def has_protocol(protocol: int) -> Rule:
-    return (_expression("meta", _big_endian(1, 1), _big_endian(2, 16)), _equals(bytes([protocol])))
+    return (
+        _nft_expression("meta", _big_endian_attribute(1, 1), _big_endian_attribute(2, 16)),
+        _compare_expression(bytes([protocol])),
+    )
 
 
 def goes_to_port(protocol: int, port: int) -> Rule:
     return (
         *has_protocol(protocol),
-        _expression("payload", _big_endian(1, 1), _big_endian(2, 2), _big_endian(3, 2), _big_endian(4, 2)),
-        _equals(port.to_bytes(2, "big")),
+        _nft_expression(
+            "payload",
+            _big_endian_attribute(1, 1),
+            _big_endian_attribute(2, 2),
+            _big_endian_attribute(3, 2),
+            _big_endian_attribute(4, 2),
+        ),
+        _compare_expression(port.to_bytes(2, "big")),
     )
 
 
 def verdict(code: int) -> Rule:
-    return (_expression("immediate", _big_endian(1, 0), _nested(2, _nested(2, _big_endian(1, code)))),)
+    return (
+        _nft_expression(
+            "immediate",
+            _big_endian_attribute(1, 0),
+            _nested_attribute(2, _nested_attribute(2, _big_endian_attribute(1, code))),
+        ),
+    )
 
 
 def refuse() -> Rule:
     """Rejects packets with an error message, so that the sender does not wait."""
-    return (_expression("reject", _big_endian(1, 0), _attribute(2, b"\x0d")),)
+    return (_nft_expression("reject", _big_endian_attribute(1, 0), _attribute(2, b"\x0d")),)
 
 
 def masquerade(ports: range | None = None) -> Rule:
     """Replaces the source address by the address of the outgoing interface. With `ports`, also replaces the
     source port by a random port of this range."""
     if ports is None:
-        return (_expression("masq"),)
+        return (_nft_expression("masq"),)
     edges = [
-        _expression("immediate", _big_endian(1, number), _nested(2, _attribute(1, port.to_bytes(2, "big"))))
+        _nft_expression(
+            "immediate",
+            _big_endian_attribute(1, number),
+            _nested_attribute(2, _attribute(1, port.to_bytes(2, "big"))),
+        )
         for number, port in ((1, ports[0]), (2, ports[-1]))
     ]
-    return (*edges, _expression("masq", _big_endian(1, _RANDOM_PORTS), _big_endian(2, 1), _big_endian(3, 2)))
+    return (
+        *edges,
+        _nft_expression(
+            "masq",
+            _big_endian_attribute(1, _RANDOM_PORTS),
+            _big_endian_attribute(2, 1),
+            _big_endian_attribute(3, 2),
+        ),
+    )
 
 
 def source_by_group(first: str) -> Rule:
     """Replaces the source address by one of 128 addresses, starting at `first`. The group of the incoming
     interface determines the address."""
     return (
-        _expression("meta", _big_endian(1, 1), _big_endian(2, _ARRIVAL_GROUP)),
-        _masked(b"\0\0\0\x7f", socket.inet_aton(first)),
-        _expression("nat", _big_endian(1, 0), _big_endian(2, _IPV4), _big_endian(3, 1)),
+        _nft_expression("meta", _big_endian_attribute(1, 1), _big_endian_attribute(2, _ARRIVAL_GROUP)),
+        _bitwise_expression(b"\0\0\0\x7f", socket.inet_aton(first)),
+        _nft_expression(
+            "nat", _big_endian_attribute(1, 0), _big_endian_attribute(2, _IPV4), _big_endian_attribute(3, 1)
+        ),
     )
 
 
@@ -416,15 +474,20 @@ def write_table(
             _change(_NEW_TABLE, _CREATE, _text_attribute(1, name)),
         ]
     for number, group in enumerate(groups, 1):
-        keys = _big_endian(3, _GROWS), _big_endian(4, 0), _big_endian(5, 4), _big_endian(10, number)
+        keys = (
+            _big_endian_attribute(3, _GROWS),
+            _big_endian_attribute(4, 0),
+            _big_endian_attribute(5, 4),
+            _big_endian_attribute(10, number),
+        )
         messages.append(
             _change(_NEW_SET, _CREATE, _text_attribute(1, name), _text_attribute(2, group), *keys)
         )
     for chain, rules in chains.items():
         hook, priority = _HOOKS[chain]
-        at = _nested(4, _big_endian(1, hook), _big_endian(2, priority))
+        at = _nested_attribute(4, _big_endian_attribute(1, hook), _big_endian_attribute(2, priority))
         kind = _text_attribute(7, "nat" if chain == "postrouting" else "filter")
-        policy = _big_endian(5, DROP if chain in closed else ACCEPT)
+        policy = _big_endian_attribute(5, DROP if chain in closed else ACCEPT)
         messages.append(
             _change(
                 _NEW_CHAIN, _CREATE, _text_attribute(1, name), _text_attribute(3, chain), at, policy, kind
@@ -436,7 +499,7 @@ def write_table(
                 _CREATE | _APPEND,
                 _text_attribute(1, name),
                 _text_attribute(2, chain),
-                _nested(4, *rule),
+                _nested_attribute(4, *rule),
             )
             for rule in rules
         ]

@@ -137,7 +137,7 @@ def resolvers() -> list[str]:
 def _address_of_trunk(number: int, last: int) -> str:
     """Returns an address in a trunk's range: 0 is the machine, 1 is the trunk. Organizations use the
     addresses from 128, so that the gateway and the API can distinguish them."""
-    return _offset("198.19.0.0", number << 8 | last)
+    return _add_offset("198.19.0.0", number << 8 | last)
 
 
 class ConnectionLimits(NamedTuple):
@@ -185,7 +185,7 @@ def try_all(*, as_root: bool) -> str:
                 _own_user_namespace()
             _try_pair()
             if not as_root:
-                _forward()
+                _forward_packets()
             os._exit(0)
         os._exit(1)
     if os.waitpid(child, 0)[1]:
@@ -214,7 +214,7 @@ def _try_pair() -> None:
         (*netlink.exceeds(1), *verdict(DROP)),
     ]
     masked_by_group = (*leaves_by("a"), *netlink.source_by_group(GATEWAY))
-    masked = [_masked_at_random_port("a"), masked_by_group, _masked_at("a")]
+    masked = [_masked_at_random_port("a"), masked_by_group, _masquerade("a")]
     chains = {
         "forward": forward,
         "counted": counted,
@@ -226,10 +226,10 @@ def _try_pair() -> None:
 
 def service_address(number: int) -> str:
     """Returns the address of a service in its environment. `number`: from 1 to `MAX_SERVICES`."""
-    return _offset("198.18.128.0", number)
+    return _add_offset("198.18.128.0", number)
 
 
-def _offset(first: str, number: int) -> str:
+def _add_offset(first: str, number: int) -> str:
     return socket.inet_ntoa((int.from_bytes(socket.inet_aton(first), "big") + number).to_bytes(4, "big"))
 
 
@@ -297,7 +297,7 @@ def _arrange_trunk(network: CellNetwork, machine: int) -> None:
     if _is_routed(network):
         _connect_machine(network, machine)
     _close_ipv6()
-    _forward()
+    _forward_packets()
     _write_trunk_table(network)
 
 
@@ -307,7 +307,7 @@ def _is_routed(trunk: CellNetwork) -> bool:
 
 
 def _write_trunk_table(network: CellNetwork) -> None:
-    masked = [_masked_at(UPLINK)]
+    masked = [_masquerade(UPLINK)]
     if _is_routed(network):
         first = _address_of_trunk(_number_of_trunk(), 128)
         masked.insert(0, (*leaves_by(UPLINK), *netlink.source_by_group(first)))
@@ -317,7 +317,7 @@ def _write_trunk_table(network: CellNetwork) -> None:
         (*arrives_by(UPLINK), *netlink.is_known(), *verdict(ACCEPT)),
         (*arrives_by(UPLINK), *verdict(DROP)),
         (*leaves_by(UPLINK, inverted=True), *verdict(DROP)),
-        *_closed(network),
+        *_closed_rules(network),
         verdict(ACCEPT),
     ]
     by_group = [_limit_of_group(_ALL, network.get("most_of_group", 0))]
@@ -326,15 +326,15 @@ def _write_trunk_table(network: CellNetwork) -> None:
         by_group.append((*netlink.has_protocol(_UDP), *_limit_of_group(_SENT, most)))
     netlink.write_table(
         "windlass",
-        {"forward": forward, "counted": [*by_group, *_limit(network)], "postrouting": masked},
+        {"forward": forward, "counted": [*by_group, *_limit_rules(network)], "postrouting": masked},
         closed=["forward"],
         groups=[_ALL, _SENT],
     )
 
 
-def _closed(network: CellNetwork) -> list[netlink.Rule]:
+def _closed_rules(network: CellNetwork) -> list[netlink.Rule]:
     """Returns the rules for outgoing packets, which refuse packets to closed networks."""
-    passed = [*_queries(network), *(netlink.goes_to(to) for to in network.get("open", []))]
+    passed = [*_dns_conditions(network), *(netlink.goes_to(to) for to in network.get("open", []))]
     closed = [netlink.goes_to(to) for to in network.get("closed", [])]
     return [
         *((*leaves_by(UPLINK), *rule, *verdict(ACCEPT)) for rule in passed),
@@ -355,7 +355,7 @@ def _connect_machine(network: CellNetwork, machine: int) -> None:
             there.raise_link(name)
             there.add_neighbour(name, theirs, netlink.INNER)
             there.route(_address_of_trunk(number, 128), 25, name, via=theirs)
-        _forward()
+        _forward_packets()
         _write_machine_table(number, network)
         _iptables(name, "-I")
     with Netlink() as here:
@@ -376,12 +376,12 @@ def _open_on_machine(network: CellNetwork) -> list[netlink.Rule]:
     """Returns the conditions of packets that may reach the machine itself."""
     return [
         *(netlink.goes_to_port(_TCP, port) for port in network.get("ports", [])),
-        *_queries(network),
+        *_dns_conditions(network),
         *(netlink.goes_to(to) for to in network.get("open", [])),
     ]
 
 
-def _queries(network: CellNetwork) -> list[netlink.Rule]:
+def _dns_conditions(network: CellNetwork) -> list[netlink.Rule]:
     """Returns the conditions of packets to DNS servers."""
     return [
         (*netlink.goes_to(server), *netlink.goes_to_port(protocol, _DNS))
@@ -482,7 +482,7 @@ def _arrange_hub(network: CellNetwork) -> None:
     with inside(NamespaceHolder.read(network["outer"]).open()), Netlink() as there:
         group = network.get("group", 0)
         number = _claim(range(_MAX_LINKS), lambda number: there.make_pair(f"h{number}", UPLINK, own, group))
-        name, (outer, inner) = f"h{number}", (_offset("198.19.128.0", 2 * number + end) for end in (0, 1))
+        name, (outer, inner) = f"h{number}", (_add_offset("198.19.128.0", 2 * number + end) for end in (0, 1))
         there.add_address(name, outer, 31)
         there.raise_link(name)
         there.add_neighbour(name, inner, netlink.INNER)
@@ -495,7 +495,7 @@ def _arrange_hub(network: CellNetwork) -> None:
         here.add_neighbour(UPLINK, outer, netlink.OUTER)
         here.route("0.0.0.0", 0, UPLINK, via=outer)  # noqa: S104 (a route)
     _write("/proc/sys/net/ipv4/conf/all/send_redirects", "0")
-    _forward()
+    _forward_packets()
     _write_hub_table(network)
 
 
@@ -505,16 +505,16 @@ def _write_hub_table(network: CellNetwork) -> None:
         between = (*arrives_by(UPLINK, inverted=True), *leaves_by(UPLINK, inverted=True))
         forward.append((*between, *verdict(DROP)))
     # The trunk refuses these packets as well. Refusing them here keeps them out of its connection counts.
-    forward += _closed(network)
-    counted = _limit(network)
+    forward += _closed_rules(network)
+    counted = _limit_rules(network)
     if NamespaceHolder.read(network["outer"]).socket_server:
         most = netlink.exceeds(_UDP_PORTS_OF_HUB if network.get("joins", True) else _UDP_PORTS_OF_STEPS)
         counted.append((*leaves_by(UPLINK), *netlink.has_protocol(_UDP), *most, *verdict(DROP)))
-    chains = {"forward": forward, "counted": counted, "postrouting": [_masked_at(UPLINK)]}
+    chains = {"forward": forward, "counted": counted, "postrouting": [_masquerade(UPLINK)]}
     netlink.write_table("windlass", chains)
 
 
-def _limit(network: CellNetwork) -> list[netlink.Rule]:
+def _limit_rules(network: CellNetwork) -> list[netlink.Rule]:
     most = network.get("most")
     return [(*leaves_by(UPLINK), *netlink.exceeds(most), *verdict(DROP))] if most else []
 
@@ -523,7 +523,7 @@ def _limit_of_group(groups: str, limit: int) -> netlink.Rule:
     return (*leaves_by(UPLINK), *netlink.exceeds_in_group(groups, limit), *verdict(DROP))
 
 
-def _masked_at(name: str) -> netlink.Rule:
+def _masquerade(name: str) -> netlink.Rule:
     return (*leaves_by(name), *netlink.masquerade())
 
 
@@ -537,7 +537,7 @@ def _arrange_instance(network: CellNetwork) -> None:
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     with inside(NamespaceHolder.read(network["outer"]).open()), Netlink() as there:
         number = _claim(_INSTANCE_NUMBERS, lambda number: there.make_pair(f"i{number}", "eth0", own))
-        name, address = f"i{number}", _offset("198.18.0.0", number)
+        name, address = f"i{number}", _add_offset("198.18.0.0", number)
         there.raise_link(name)
         there.add_neighbour(name, address, netlink.INNER)
         there.route(address, 32, name)
@@ -587,7 +587,7 @@ def _close_ipv6() -> None:
     _write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1")
 
 
-def _forward() -> None:
+def _forward_packets() -> None:
     """Enables packet forwarding in this network."""
     with open(_FORWARDING) as file:  # noqa: PTH123
         if file.read().strip() == "1":

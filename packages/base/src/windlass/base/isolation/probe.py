@@ -47,21 +47,21 @@ def try_all(uid: int, last: int) -> Findings:
     if not calls.known_machine():
         why["identity"] = f"not supported on this processor architecture ({os.uname().machine})"
     elif not os.geteuid() and not (
-        why_not := _why_no_users(uid, last) or _why_no_cell(_cell("user", uid, version, mounts=True))
+        why_not := _why_no_users(uid, last) or _why_no_cell(_probe_cell("user", uid, version, mounts=True))
     ):
         identity = "user"
-    elif why_there := _why_no_cell(_cell("namespace", uid, version)):
+    elif why_there := _why_no_cell(_probe_cell("namespace", uid, version)):
         why["identity"] = why_there if os.geteuid() else f"{why_not}; and no user namespace: {why_there}"
     else:
         identity = "namespace"
     mounts = processes = False
     if identity == "none":
         why["mounts"] = why["processes"] = "needs a user of its own, or a user namespace"
-    elif failure := _why_no_cell(_cell(identity, uid, version, mounts=True)):
+    elif failure := _why_no_cell(_probe_cell(identity, uid, version, mounts=True)):
         why["mounts"], why["processes"] = failure, "needs a file system of its own"
     else:
         mounts = True
-        failure = _why_no_cell(_cell(identity, uid, version, mounts=True, processes=True))
+        failure = _why_no_cell(_probe_cell(identity, uid, version, mounts=True, processes=True))
         processes = not failure
         if failure:
             why["processes"] = failure
@@ -103,7 +103,7 @@ def _why_no_users(first: int, last: int) -> str:
     return ""
 
 
-def _cell(
+def _probe_cell(
     identity: Identity, uid: int, version: int, *, mounts: bool = False, processes: bool = False
 ) -> Cell:
     return Cell(

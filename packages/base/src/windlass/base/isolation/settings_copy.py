@@ -41,13 +41,13 @@ def _update(source: str, target: str) -> None:
     for entry in os.scandir(source):
         copy = f"{target}/{entry.name}"
         with suppress(OSError):  # the file was removed meanwhile, or is unreadable
-            if _copy(entry, copy, present.get(entry.name)):
+            if _copy_entry(entry, copy, present.get(entry.name)):
                 present.pop(entry.name, None)
     for gone in present.values():
         _remove(gone)
 
 
-def _copy(entry: os.DirEntry[str], copy: str, present: os.DirEntry[str] | None) -> bool:
+def _copy_entry(entry: os.DirEntry[str], copy: str, present: os.DirEntry[str] | None) -> bool:
     """Copies an entry if all users may read it. Returns whether they may.
 
     Overwrites files in place, so that mounts over them in running services remain.

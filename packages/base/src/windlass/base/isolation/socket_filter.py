@@ -183,7 +183,7 @@ def restrict(*, has_limits: bool = True, sees_others: bool = False) -> None:
     `has_limits`: whether the System V semaphores, messages and memory of the cell are limited already.
     `sees_others`: whether the process shares a pid namespace with other processes of the same user.
     """
-    code = _program(_INTERFACES[os.uname().machine], has_limits, sees_others)
+    code = _bpf_program(_INTERFACES[os.uname().machine], has_limits, sees_others)
     kept = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(kept)))
     flags = ctypes.c_uint(_SPECULATION_ALLOWED)
@@ -192,17 +192,25 @@ def restrict(*, has_limits: bool = True, sees_others: bool = False) -> None:
         raise OSError(failure, _FILTER_MEMORY_ADVICE if is_offered() else os.strerror(failure))
 
 
-def _program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: bool) -> bytes:
+def _bpf_program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: bool) -> bytes:
     """Returns the filter as BPF code. It does not check other architectures, which the machine cannot run."""
-    refused, missing = _return(_REFUSE | errno.EAFNOSUPPORT), _return(_REFUSE | errno.ENOSYS)
-    forbidden, unsupported = _return(_REFUSE | errno.EPERM), _return(_REFUSE | errno.EINVAL)
-    usual = b"".join(_if_equal(family, _return(_ALLOW)) for family in _ALLOWED_FAMILIES)
-    opened = _step(_LOAD, _FIRST_WORD) + usual + refused
+    refused, missing = (
+        _return_instruction(_REFUSE | errno.EAFNOSUPPORT),
+        _return_instruction(_REFUSE | errno.ENOSYS),
+    )
+    forbidden, unsupported = (
+        _return_instruction(_REFUSE | errno.EPERM),
+        _return_instruction(_REFUSE | errno.EINVAL),
+    )
+    usual = b"".join(_if_equal(family, _return_instruction(_ALLOW)) for family in _ALLOWED_FAMILIES)
+    opened = _bpf_instruction(_LOAD, _FIRST_WORD) + usual + refused
     unshared = _NAMESPACES | _TIME_NAMESPACE | _FILES
-    no_own_files = _step(_AND, _THREAD | _FILES) + _if_equal(_THREAD, forbidden) + _return(_ALLOW)
-    program = _step(_LOAD, _ARCHITECTURE)
+    no_own_files = (
+        _bpf_instruction(_AND, _THREAD | _FILES) + _if_equal(_THREAD, forbidden) + _return_instruction(_ALLOW)
+    )
+    program = _bpf_instruction(_LOAD, _ARCHITECTURE)
     for interface in interfaces:
-        block = _up_to(_NUMBER, _X32 - 1, missing)
+        block = _if_argument_above(_NUMBER, _X32 - 1, missing)
         block += b"".join(
             _if_equal(number, missing)
             for number in (_IO_URING, _MEMFD_SECRET, _CLONE3, interface.vmsplice, *interface.keys)
@@ -210,75 +218,115 @@ def _program(interfaces: tuple[_Interface, ...], has_limits: bool, sees_others: 
         block += b"".join(_if_equal(number, forbidden) for number in (*_NEW_MOUNTING, *interface.mounting))
         block += b"".join(_if_equal(number, refused) for number in interface.hidden)
         block += b"".join(_if_equal(number, opened) for number in interface.opening)
-        block += _if_equal(interface.clone, _if_flags(_FIRST_WORD, _NAMESPACES, forbidden) + no_own_files)
-        block += _if_equal(interface.unshare, _if_flags(_FIRST_WORD, unshared, forbidden) + _return(_ALLOW))
-        block += _if_equal(_CLOSE_RANGE, _if_flags(_THIRD_WORD, _OWN_FILES, unsupported) + _return(_ALLOW))
-        level, option = _ZERO_COPY
-        no_zero_copy = _step(_LOAD, _THIRD_WORD) + _if_equal(option, unsupported)
         block += _if_equal(
-            interface.setting, _step(_LOAD, _SECOND_WORD) + _if_equal(level, no_zero_copy) + _return(_ALLOW)
+            interface.clone, _if_argument_has_flags(_FIRST_WORD, _NAMESPACES, forbidden) + no_own_files
         )
-        no_lease = _step(_LOAD, _SECOND_WORD) + _if_equal(_SET_LEASE, unsupported) + _return(_ALLOW)
+        block += _if_equal(
+            interface.unshare,
+            _if_argument_has_flags(_FIRST_WORD, unshared, forbidden) + _return_instruction(_ALLOW),
+        )
+        block += _if_equal(
+            _CLOSE_RANGE,
+            _if_argument_has_flags(_THIRD_WORD, _OWN_FILES, unsupported) + _return_instruction(_ALLOW),
+        )
+        level, option = _ZERO_COPY
+        no_zero_copy = _bpf_instruction(_LOAD, _THIRD_WORD) + _if_equal(option, unsupported)
+        block += _if_equal(
+            interface.setting,
+            _bpf_instruction(_LOAD, _SECOND_WORD)
+            + _if_equal(level, no_zero_copy)
+            + _return_instruction(_ALLOW),
+        )
+        no_lease = (
+            _bpf_instruction(_LOAD, _SECOND_WORD)
+            + _if_equal(_SET_LEASE, unsupported)
+            + _return_instruction(_ALLOW)
+        )
         block += b"".join(_if_equal(number, no_lease) for number in interface.commanding)
-        block += _kept_limits(interface.architecture, forbidden, sees_others)
+        block += _filter_limit_calls(interface.architecture, forbidden, sees_others)
         if sees_others:
-            block += _own_scheduling(interface.architecture, forbidden)
+            block += _filter_scheduling_calls(interface.architecture, forbidden)
         if not has_limits:
-            block += _small_sharing(interface.architecture, missing, unsupported)
-        program += _if_equal(interface.architecture, block + _return(_ALLOW))
-    return program + _return(_ALLOW)
+            block += _filter_ipc_calls(interface.architecture, missing, unsupported)
+        program += _if_equal(interface.architecture, block + _return_instruction(_ALLOW))
+    return program + _return_instruction(_ALLOW)
 
 
-def _kept_limits(architecture: int, forbidden: bytes, sees_others: bool) -> bytes:
+def _filter_limit_calls(architecture: int, forbidden: bytes, sees_others: bool) -> bytes:
     set_limit, limit_process = _LIMIT_CALLS[architecture]
-    setting = _step(_LOAD, _FIRST_WORD) + _if_equal(resource.RLIMIT_RTTIME, forbidden) + _return(_ALLOW)
+    setting = (
+        _bpf_instruction(_LOAD, _FIRST_WORD)
+        + _if_equal(resource.RLIMIT_RTTIME, forbidden)
+        + _return_instruction(_ALLOW)
+    )
     new_limit = (_THIRD_WORD, _THIRD_WORD + _UPPER_HALF_OFFSET)  # null if the program only reads its limit
-    changed = b"".join(_up_to(half, 0, forbidden) for half in new_limit)
-    limiting = _step(_LOAD, _SECOND_WORD) + _if_equal(resource.RLIMIT_RTTIME, changed) + _return(_ALLOW)
+    changed = b"".join(_if_argument_above(half, 0, forbidden) for half in new_limit)
+    limiting = (
+        _bpf_instruction(_LOAD, _SECOND_WORD)
+        + _if_equal(resource.RLIMIT_RTTIME, changed)
+        + _return_instruction(_ALLOW)
+    )
     if sees_others:  # a processor time limit would end another process of the user, such as the server
-        limiting = _step(_LOAD, _FIRST_WORD) + _if_equal(0, limiting) + changed + _return(_ALLOW)
+        limiting = (
+            _bpf_instruction(_LOAD, _FIRST_WORD)
+            + _if_equal(0, limiting)
+            + changed
+            + _return_instruction(_ALLOW)
+        )
     return _if_equal(set_limit, setting) + _if_equal(limit_process, limiting)
 
 
-def _own_scheduling(architecture: int, forbidden: bytes) -> bytes:
+def _filter_scheduling_calls(architecture: int, forbidden: bytes) -> bytes:
     calls = _SCHEDULING_CALLS[architecture]
     # Libraries pass the ids of their own threads. OpenMP starts no threads if it gets an error.
-    own = _up_to(_FIRST_WORD, 0, _return(_REFUSE | _SUCCESS)) + _return(_ALLOW)
+    own = _if_argument_above(_FIRST_WORD, 0, _return_instruction(_REFUSE | _SUCCESS)) + _return_instruction(
+        _ALLOW
+    )
     block = b"".join(_if_equal(number, own) for number in calls.of_process)
     for number, user in ((calls.set_priority, os.PRIO_USER), (calls.set_io_priority, _IO_USER)):
-        of_all = _step(_LOAD, _FIRST_WORD) + _if_equal(user, forbidden)
-        block += _if_equal(number, of_all + _up_to(_SECOND_WORD, 0, forbidden) + _return(_ALLOW))
+        of_all = _bpf_instruction(_LOAD, _FIRST_WORD) + _if_equal(user, forbidden)
+        block += _if_equal(
+            number, of_all + _if_argument_above(_SECOND_WORD, 0, forbidden) + _return_instruction(_ALLOW)
+        )
     return block
 
 
-def _small_sharing(architecture: int, missing: bytes, unsupported: bytes) -> bytes:
+def _filter_ipc_calls(architecture: int, missing: bytes, unsupported: bytes) -> bytes:
     sets, messages, memory = _IPC_CALLS[architecture]
-    small_set = _up_to(_SECOND_WORD, _MAX_SEMAPHORES, unsupported) + _return(_ALLOW)
-    small_segment = _up_to(_SECOND_WORD + _UPPER_HALF_OFFSET, 0, unsupported)
-    small_segment += _up_to(_SECOND_WORD, _MAX_SEGMENT_BYTES, unsupported) + _return(_ALLOW)
+    small_set = _if_argument_above(_SECOND_WORD, _MAX_SEMAPHORES, unsupported) + _return_instruction(_ALLOW)
+    small_segment = _if_argument_above(_SECOND_WORD + _UPPER_HALF_OFFSET, 0, unsupported)
+    small_segment += _if_argument_above(_SECOND_WORD, _MAX_SEGMENT_BYTES, unsupported) + _return_instruction(
+        _ALLOW
+    )
     refused = (messages, *_COMBINED_IPC_CALLS.get(architecture, ()))
     block = b"".join(_if_equal(number, missing) for number in refused)
     return block + _if_equal(sets, small_set) + _if_equal(memory, small_segment)
 
 
-def _up_to(argument_offset: int, limit: int, answer: bytes) -> bytes:
+def _if_argument_above(argument_offset: int, limit: int, answer: bytes) -> bytes:
     """Returns code that loads an argument and runs `answer` if the argument is greater than `limit`."""
-    return _step(_LOAD, argument_offset) + _step(_IF_ABOVE, limit, len(answer) // 8) + answer
+    return (
+        _bpf_instruction(_LOAD, argument_offset)
+        + _bpf_instruction(_IF_ABOVE, limit, len(answer) // 8)
+        + answer
+    )
 
 
-def _if_flags(argument_offset: int, flags: int, answer: bytes) -> bytes:
+def _if_argument_has_flags(argument_offset: int, flags: int, answer: bytes) -> bytes:
     """Returns code that loads an argument and runs `answer` if the argument has one of these flags."""
-    return _step(_LOAD, argument_offset) + _step(_IF_SET, flags, len(answer) // 8) + answer
+    return (
+        _bpf_instruction(_LOAD, argument_offset) + _bpf_instruction(_IF_SET, flags, len(answer) // 8) + answer
+    )
 
 
 def _if_equal(value: int, steps: bytes) -> bytes:
     """Returns code that runs `steps` only if the loaded word equals `value`."""
-    return _step(_IF_EQUAL, value, len(steps) // 8) + steps
+    return _bpf_instruction(_IF_EQUAL, value, len(steps) // 8) + steps
 
 
-def _return(answer: int) -> bytes:
-    return _step(_RETURN, answer)
+def _return_instruction(answer: int) -> bytes:
+    return _bpf_instruction(_RETURN, answer)
 
 
-def _step(code: int, value: int, skipped: int = 0) -> bytes:
+def _bpf_instruction(code: int, value: int, skipped: int = 0) -> bytes:
     return struct.pack("=HBBI", code, 0, skipped, value)

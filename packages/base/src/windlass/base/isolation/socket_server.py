@@ -62,7 +62,7 @@ class SocketServer:
         with suppress(FileNotFoundError):
             os.unlink(path)  # noqa: PTH108
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with _short_name(path) as name:
+        with _short_socket_path(path) as name:
             self._listening.bind(name)
         os.chmod(path, 0o600)  # noqa: PTH101
         self._listening.listen(_BACKLOG)
@@ -94,13 +94,13 @@ class SocketServer:
             elif file in self._clients:
                 self._waiting.unregister(file)
                 with self._clients.pop(file) as client, suppress(OSError):
-                    _answer(client)
+                    _answer_request(client)
             else:
                 readable.add(file)
         return readable
 
 
-def _answer(client: socket.socket) -> None:
+def _answer_request(client: socket.socket) -> None:
     try:
         holder, *kind = json.loads(client.recv(_MAX_MESSAGE_BYTES))
         if SocketKind(*kind) not in _KINDS:
@@ -130,7 +130,7 @@ def request_socket(holder: NamespaceHolder, kind: SocketKind) -> socket.socket:
         channel.settimeout(_TIMEOUT)
         _request_socket(channel, holder, kind)
         try:
-            return _receive(channel, kind)
+            return _receive_socket(channel, kind)
         except TimeoutError as error:
             raise _unavailable() from error
 
@@ -150,12 +150,12 @@ async def request_socket_async(holder: NamespaceHolder, kind: SocketKind) -> soc
             raise _unavailable() from error
         finally:
             loop.remove_reader(channel)
-        return _receive(channel, kind)
+        return _receive_socket(channel, kind)
 
 
 def _request_socket(channel: socket.socket, holder: NamespaceHolder, kind: SocketKind) -> None:
     try:
-        with _short_name(holder.socket_server) as name:
+        with _short_socket_path(holder.socket_server) as name:
             channel.connect(name)
         channel.send(json.dumps([str(holder._replace(socket_server="")), *kind]).encode())
     except (BlockingIOError, TimeoutError) as error:
@@ -164,7 +164,7 @@ def _request_socket(channel: socket.socket, holder: NamespaceHolder, kind: Socke
         raise ProcessLookupError(f"the networks of instances have ended: {error.strerror}") from error
 
 
-def _receive(channel: socket.socket, kind: SocketKind) -> socket.socket:
+def _receive_socket(channel: socket.socket, kind: SocketKind) -> socket.socket:
     try:
         said, files, *_ = socket.recv_fds(channel, _MAX_MESSAGE_BYTES, 1)
     except ConnectionError as error:
@@ -181,7 +181,7 @@ def _unavailable() -> SocketServerUnavailable:
 
 
 @contextmanager
-def _short_name(path: str) -> Iterator[str]:
+def _short_socket_path(path: str) -> Iterator[str]:
     """Yields another path of the same socket, which is short enough for a socket address."""
     if len(os.fsencode(path)) <= _MAX_PATH_LENGTH:
         yield path

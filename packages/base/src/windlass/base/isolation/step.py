@@ -43,12 +43,12 @@ def run(request: StepRequest, output: int, errors: int, server: int) -> NoReturn
             calls.prctl(calls.PR_SET_CHILD_SUBREAPER, 1)
         first = os.fork()
         if not first:
-            calls.run_to_exit(lambda: _become_step(request), _report, 1)
+            calls.run_to_exit(lambda: _become_step(request), _report_isolation_error, 1)
         status = os.waitpid(first, 0)[1]
         _kill_descendants()
-        _exit_like(status)
+        _exit_with_status(status)
     except OSError as error:
-        _report(error)
+        _report_isolation_error(error)
         os._exit(1)
 
 
@@ -70,7 +70,7 @@ def end_with(server: int) -> None:
         os._exit(1)
 
 
-def _report(error: BaseException) -> None:
+def _report_isolation_error(error: BaseException) -> None:
     os.write(2, f"ERROR: this program could not be isolated: {error}\n".encode())
 
 
@@ -79,12 +79,12 @@ def _kill_descendants() -> None:
     with suppress(ChildProcessError):
         while True:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # raises if no child is left
-            for child in _children():
+            for child in _child_pids():
                 os.kill(child, signal.SIGKILL)
             os.wait()
 
 
-def _children() -> Iterator[int]:
+def _child_pids() -> Iterator[int]:
     """Yields the pids of this process's children. They are not reused before this process waits for them."""
     own = str(os.getpid())
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 (pathlib takes long to load)
@@ -99,7 +99,7 @@ def _become_step(request: StepRequest) -> NoReturn:
         _run_first_process(request)
     cell_entry.confine(cell, leads=False)
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
-    _become(request)
+    _execute_step_command(request)
 
 
 def _run_first_process(request: StepRequest) -> NoReturn:
@@ -112,7 +112,7 @@ def _run_first_process(request: StepRequest) -> NoReturn:
     program = os.fork()
     if not program:
         calls.keep_capabilities()
-        _become(request)
+        _execute_step_command(request)
     calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     while True:
         ended, status = os.wait()
@@ -122,12 +122,12 @@ def _run_first_process(request: StepRequest) -> NoReturn:
             os._exit(code if code >= 0 else 128 - code)
 
 
-def _become(request: StepRequest) -> NoReturn:
+def _execute_step_command(request: StepRequest) -> NoReturn:
     error = cell_entry.execute_program(request["command"], request["folder"], request["environment"])
     cell_entry.give_up(request["command"], error)
 
 
-def _exit_like(status: int) -> NoReturn:
+def _exit_with_status(status: int) -> NoReturn:
     code = os.waitstatus_to_exitcode(status)
     number = -code if code < 0 else code - 128
     if number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS):

@@ -53,10 +53,10 @@ class Users:
 
     def of(self, name: str) -> int:
         if name not in self._known:
-            with self._locked() as file:
+            with self._lock_assignments() as file:
                 numbers = _read(file)
                 if name not in numbers:
-                    numbers[name] = numbers[_LAST_ID_KEY] = self._next(numbers)
+                    numbers[name] = numbers[_LAST_ID_KEY] = self._next_free_id(numbers)
                     write_whole(file, json.dumps(numbers).encode())
             self._known[name] = numbers[name]
         return self._known[name]
@@ -72,7 +72,7 @@ class Users:
         If a user id already belongs to another service, that service keeps it, and the added service gets
         another id. If the added service already has an id, its added id is reserved and not assigned.
         """
-        with self._locked() as file:
+        with self._lock_assignments() as file:
             numbers = _read(file)
             taken = set(numbers.values())
             for name, number in added.items():
@@ -81,7 +81,7 @@ class Users:
                     taken.add(number)
             write_whole(file, json.dumps(numbers).encode())
 
-    def _next(self, assigned: dict[str, int]) -> int:
+    def _next_free_id(self, assigned: dict[str, int]) -> int:
         """Returns the next free user id after the last assigned one. The very first id is random, so that two
         installations with the same range rarely have the same ids."""
         numbers, taken = self._numbers, set(assigned.values())
@@ -93,19 +93,20 @@ class Users:
                 return number
         raise NoUserLeft("isolation_users: set a larger range: every user of this one is assigned")
 
-    def _owners(self) -> list[int]:
+    def _folder_owners(self) -> list[int]:
         """Returns the users of the range that own folders of services, in use or set aside."""
         data = self._file.parent
         owners = (path.lstat().st_uid for parts in _FOLDERS for path in data.glob(parts))
         return sorted({number for number in owners if number in self._numbers})
 
     @contextmanager
-    def _locked(self) -> Iterator[Path]:
+    def _lock_assignments(self) -> Iterator[Path]:
         """Locks the file of assignments, which several servers may use. Creates the file if it is missing."""
         with filelock.holding(self._file.with_suffix(".lock"), _LOCK_TIMEOUT):
             if not self._file.exists():
                 write_whole(
-                    self._file, json.dumps({f"former {owner}": owner for owner in self._owners()}).encode()
+                    self._file,
+                    json.dumps({f"former {owner}": owner for owner in self._folder_owners()}).encode(),
                 )
             yield self._file
 

@@ -47,21 +47,21 @@ def segments_of(folder: str) -> list[Segment]:
     try:
         with os.scandir(folder) as entries:
             segments = [
-                _segment(entry.path, match)
+                _parse_segment_name(entry.path, match)
                 for entry in entries
                 if (match := _NAME_PATTERN.fullmatch(entry.name))
             ]
     except FileNotFoundError:
         return []
-    segments.sort(key=_base)
+    segments.sort(key=_base_of_segment)
     return segments
 
 
-def _base(segment: Segment) -> int:
+def _base_of_segment(segment: Segment) -> int:
     return segment.base
 
 
-def _segment(path: str, match: re.Match[str]) -> Segment:
+def _parse_segment_name(path: str, match: re.Match[str]) -> Segment:
     base, least, greatest = match.groups()
     return Segment(int(base, 16), path, (int(least), int(greatest)) if least else None)
 

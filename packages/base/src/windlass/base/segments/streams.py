@@ -91,13 +91,13 @@ class Segments:
                 self._write(stream, lines)
             else:
                 self._write_after_loss(stream, lines, loss, lines[0].at)
-            self._wake(stream)
+            self._wake_followers(stream)
 
     def report(self, at: int) -> None:
         """Records in each stream how many lines it lost, unless its disk is still full."""
         for stream, loss in list(self._losses.items()):
             self._write_after_loss(stream, (), loss, at)
-            self._wake(stream)
+            self._wake_followers(stream)
 
     def _write(self, stream: str, lines: Sequence[LogMessage]) -> int:
         """Writes lines. Returns the index of the first line that could not be written."""
@@ -171,7 +171,7 @@ class Segments:
         `Gone` marks a gap.
         """
         folder = self._folder(stream)
-        with self._following(stream) as follower:
+        with self._register_follower(stream) as follower:
             place = None if after is None else files.after(folder, after)
             if after is not None and place is None:
                 yield Gone()
@@ -207,7 +207,7 @@ class Segments:
                 await follower.woken.wait()
 
     @contextlib.contextmanager
-    def _following(self, stream: str) -> Iterator[LineFollower]:
+    def _register_follower(self, stream: str) -> Iterator[LineFollower]:
         follower = LineFollower()
         self._followers.setdefault(stream, set()).add(follower)
         try:
@@ -218,7 +218,7 @@ class Segments:
             if not others:
                 del self._followers[stream]
 
-    def _wake(self, stream: str) -> None:
+    def _wake_followers(self, stream: str) -> None:
         for follower in self._followers.get(stream, ()):
             follower.woken.set()
 

@@ -141,7 +141,7 @@ class SegmentWriter:
         os.fchmod(self._fd, _SEALED_MODE)
         self._follow_up()
         self._lock()
-        self._trim()
+        self._remove_old_segments()
 
     def _follow_up(self) -> None:
         """Creates the next segment and makes it the current one."""
@@ -151,7 +151,7 @@ class SegmentWriter:
         self.close()
         self._fd, self._base, self._size = descriptor, base, -1
 
-    def _trim(self) -> None:
+    def _remove_old_segments(self) -> None:
         segments = segments_of(self._folder)
         for segment in segments[:-1]:
             if self._base - segment.base + self._most <= self._total:
@@ -173,10 +173,10 @@ class SegmentWriter:
             raise WriteIncomplete(begin + batch.count(b"\n", 0, kept), error) from error
         finally:
             self._size += written
-            self._note(at)
+            self._extend_times(at)
         return end
 
-    def _note(self, at: Times) -> None:
+    def _extend_times(self, at: Times) -> None:
         before = self._times
         self._times = at if before is None else (min(before[0], at[0]), max(before[1], at[1]))
 
@@ -193,7 +193,7 @@ class SegmentWriter:
             line = lines[number]
             at = line.at
             if at != moment:
-                moment, shown = at, _stamp(at)
+                moment, shown = at, _clamped_stamp(at)
                 least, greatest = min(least, at), max(greatest, at)
             id = id_at(self._prefix, here + place)
             try:
@@ -208,10 +208,10 @@ class SegmentWriter:
                     StoredLine(
                         id,
                         shown,
-                        _clean(line.message),
-                        _clean(line.pod),
+                        _replace_invalid_unicode(line.message),
+                        _replace_invalid_unicode(line.pod),
                         line.stage or UNSET,
-                        _clean(line.version),
+                        _replace_invalid_unicode(line.version),
                     ),
                     batch,
                     -1,
@@ -235,10 +235,10 @@ def _lock(fd: int) -> None:
     raise SegmentLocked("another process is writing to this log and does not end")
 
 
-def _stamp(at: int) -> str:
+def _clamped_stamp(at: int) -> str:
     return stamp(min(max(at, 0), MAX_TIME))
 
 
-def _clean(text: str) -> str:
+def _replace_invalid_unicode(text: str) -> str:
     """Replaces invalid Unicode, namely lone surrogates."""
     return text.encode("utf-8", "replace").decode()

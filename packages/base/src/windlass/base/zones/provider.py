@@ -96,10 +96,10 @@ class ZoneList:
         ZoneFailure."""
         async with self._lock:
             age = time.monotonic() - self._since
-            found = self._known(name)
+            found = self._find_known_zone(name)
             if age >= ZONES_LIFETIME_SECONDS or (found is None and age >= MISSING_ZONE_LIFETIME_SECONDS):
                 await self._read_again()
-                found = self._known(name)
+                found = self._find_known_zone(name)
                 if found is None and self._failure:
                     raise ZoneFailure(self._failure)
             return found
@@ -114,7 +114,7 @@ class ZoneList:
         else:
             self._since, self._failure = time.monotonic(), ""
 
-    def _known(self, name: str) -> KnownZone | None:
+    def _find_known_zone(self, name: str) -> KnownZone | None:
         return next((self._zones[domain] for domain in domains_of(name) if domain in self._zones), None)
 
 

@@ -69,11 +69,11 @@ class Route53:
                 return
             wanted = tuple(value for value in present.values if value != text) + ((text,) if is_there else ())
             answer = await self._send(
-                "POST", f"/{_VERSION}/hostedzone/{zone.id}/rrset/", _changes(name, present, wanted)
+                "POST", f"/{_VERSION}/hostedzone/{zone.id}/rrset/", _change_request(name, present, wanted)
             )
             if answer.status == 200:
                 return
-            if _CHANGED_ERROR not in _texts(answer, "Code"):
+            if _CHANGED_ERROR not in _tag_texts(answer, "Code"):
                 raise _refusal(answer)
         raise ZoneFailure(f"Route 53 does not change {name}: others change it all the time")
 
@@ -120,7 +120,7 @@ class Route53:
             raise ZoneFailure(f"Route 53 cannot be asked: {error}") from error
 
 
-def _changes(name: str, present: _RecordSet, wanted: Sequence[str]) -> bytes:
+def _change_request(name: str, present: _RecordSet, wanted: Sequence[str]) -> bytes:
     """Returns a request that replaces the records of a name, unless they have changed."""
     changes = [("DELETE", present.ttl, present.values)] if present.values else []
     changes += [("CREATE", present.ttl, tuple(wanted))] if wanted else []
@@ -144,14 +144,14 @@ def _read(answer: HttpResult) -> ElementTree.Element:
         raise ZoneFailure(f"Route 53 answers {answer.status}, and nothing that can be read") from error
 
 
-def _texts(answer: HttpResult, tag: str) -> list[str]:
+def _tag_texts(answer: HttpResult, tag: str) -> list[str]:
     root = _read(answer)
     found = [each.text or "" for each in root.iter() if each.tag.rpartition("}")[2] == tag]
     return [_CHANGED_ERROR] if root.tag.endswith(_CHANGED_ERROR) and tag == "Code" else found
 
 
 def _refusal(answer: HttpResult) -> ZoneFailure:
-    words = words_of(_texts(answer, "Message"), answer.status)
+    words = words_of(_tag_texts(answer, "Message"), answer.status)
     return ZoneFailure(f"Route 53 refuses the access key of dns_credentials, or the request: {words}")
 
 

@@ -113,7 +113,7 @@ class EverydayCall:
         if wanted:
             rows = [row for row in rows if _is_named(row, wanted)]
             if not rows:
-                raise InvalidUsage(self._unknown(wanted))
+                raise InvalidUsage(self._unknown_service_hint(wanted))
         if not rows:
             raise InvalidUsage("create a service first, with `windlass init`: there is none here")
         return self.only_service(rows)
@@ -138,7 +138,7 @@ class EverydayCall:
             return words[0], words[1:]
         return name, words
 
-    def _unknown(self, wanted: str) -> str:
+    def _unknown_service_hint(self, wanted: str) -> str:
         where = f" in {plain(self.place.path)}" if self.place.path else ""
         names = {str(row["name"]): row for row in self.rows}
         if alike := get_close_matches(wanted, names):

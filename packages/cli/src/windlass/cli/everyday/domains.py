@@ -81,7 +81,9 @@ def _make_upload() -> click.Command:
     names = [f"field_{place}" for place in range(len(options_of(registry(), derived).fields))]
 
     def upload(**arguments: Any) -> None:
-        send(**arguments | {name: _as_file(arguments[name]) for name in names if arguments.get(name)})
+        send(
+            **arguments | {name: _as_file_argument(arguments[name]) for name in names if arguments.get(name)}
+        )
 
     built.callback = upload
     for param in built.params:
@@ -90,7 +92,7 @@ def _make_upload() -> click.Command:
     return built
 
 
-def _as_file(value: str) -> str:
+def _as_file_argument(value: str) -> str:
     """Returns a file name in the form that options take files in. Contents and the standard input stay."""
     is_content = value.startswith("@") or value == STDIN or "-----BEGIN" in value
     return value if is_content else f"@{value}"

@@ -63,7 +63,7 @@ def source_of(
     """Returns the source fields of an application: the git repository if the server can read it. A repository
     without a remote is pushed to the application. Otherwise the folder is uploaded, or the parent folder that
     contains the repository. `below`: the folder in it that holds the application."""
-    inner = _place_in(whole_folder(folder, git), folder / below)
+    inner = _root_path_field(whole_folder(folder, git), folder / below)
     uploaded = {"source": "UPLOAD", **inner}
     remotes = [url for url in git.remotes if not is_push_address(url)] if git else []
     url = repository or (remotes[0] if remotes else "")
@@ -87,7 +87,7 @@ def whole_folder(folder: Path, git: GitFolder | None) -> Path:
     return git.top if git and not Path.home().is_relative_to(git.top) else folder
 
 
-def _place_in(root: Path, folder: Path) -> dict[str, str]:
+def _root_path_field(root: Path, folder: Path) -> dict[str, str]:
     inner = folder.resolve().relative_to(root.resolve()).as_posix()
     return {"root_path": f"/{inner}"} if inner != "." else {}
 
@@ -119,7 +119,7 @@ def hint_at_variables(folder: Path, done: Collection[str] = ()) -> str:
     if (folder / _OWN_FILE).is_file():
         return f"{_OWN_FILE} is never uploaded. Set its variables with: windlass env import {_OWN_FILE}"
     for name in (*EXAMPLE_FILES, _MANIFEST):
-        if variables := [variable for variable in _names_in(folder, name) if variable not in done]:
+        if variables := [variable for variable in _variable_names_in(folder, name) if variable not in done]:
             shown = ", ".join(variables[:_MAX_SHOWN_VARIABLES]) + (
                 ", …" if len(variables) > _MAX_SHOWN_VARIABLES else ""
             )
@@ -128,7 +128,7 @@ def hint_at_variables(folder: Path, done: Collection[str] = ()) -> str:
     return ""
 
 
-def _names_in(folder: Path, name: str) -> list[str]:
+def _variable_names_in(folder: Path, name: str) -> list[str]:
     try:
         text = read_beginning(folder, name, _MAX_FILE_BYTES).decode("utf-8", "replace")
     except OSError:  # the file is missing, or it is a link, which could point anywhere
@@ -311,8 +311,8 @@ class ApplicationMaker:
         if existing is not None:
             self._note(f"{plain(existing['path'])} exists already, and stays as it is.")
             return existing
-        environment = self._environment(answers.place)
-        body = {"name": answers.name, **source(), **_ports(answers)}
+        environment = self._find_or_create_environment(answers.place)
+        body = {"name": answers.name, **source(), **_port_fields(answers)}
         return self._create(f"/environment/{environment}/application", body, "application")
 
     def whole(self, application: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -333,15 +333,19 @@ class ApplicationMaker:
         self._note(f"{plain(changed.json['name'])} is built from what is pushed to it now.")
         return dict(changed.json)
 
-    def _environment(self, place: str) -> str:
+    def _find_or_create_environment(self, place: str) -> str:
         existing = self._find("environment", place)
         if existing is not None:
             return str(existing["id"])
         project, _, name = place.partition("/")
         body = {"name": name} | ({"mode": _MODES[name.lower()]} if name.lower() in _MODES else {})
-        return str(self._create(f"/project/{self._project(project)}/environment", body, "environment")["id"])
+        return str(
+            self._create(
+                f"/project/{self._find_or_create_project(project)}/environment", body, "environment"
+            )["id"]
+        )
 
-    def _project(self, name: str) -> str:
+    def _find_or_create_project(self, name: str) -> str:
         existing = self._find("project", name)
         if existing is not None:
             return str(existing["id"])
@@ -403,7 +407,7 @@ def _check_port(port: str) -> str:
     raise InvalidUsage(f"give a port from 1 to 65535, or none, or auto, and not {port!r}")
 
 
-def _ports(answers: InitAnswers) -> dict[str, Any]:
+def _port_fields(answers: InitAnswers) -> dict[str, Any]:
     """Returns the fields for the application's port."""
     if answers.port == _AUTO_DATABASE:
         return {}

@@ -31,12 +31,12 @@ class DatabaseMaker:
         for need in needs:
             title = kind_of_type(need.type).title
             try:
-                if name := self._database(need, title, confirm):
+                if name := self._choose_database(need, title, confirm):
                     self._set_variables(need, name)
             except ApiRefused as refused:
                 self._note(f"The {title} database is missing: {plain(refused.message)}")
 
-    def _database(self, need: NeededDatabase, title: str, confirm: Callable[[str], bool]) -> str:
+    def _choose_database(self, need: NeededDatabase, title: str, confirm: Callable[[str], bool]) -> str:
         """Returns the name of the database to use; empty if there is none."""
         present = self._api.get(f"{self._environment}/database")["results"]
         same = [database["name"] for database in present if database["type"] == need.type]
@@ -48,9 +48,9 @@ class DatabaseMaker:
             return ""
         version = self._newest_version(need.type)
         if not version:
-            self._note(f"The environment runs no {title} database: {self._shown(need)} stay unset.")
+            self._note(f"The environment runs no {title} database: {self._variable_names(need)} stay unset.")
             return ""
-        if not confirm(f"It needs a {title} database ({self._shown(need)}). Create {need.name}?"):
+        if not confirm(f"It needs a {title} database ({self._variable_names(need)}). Create {need.name}?"):
             return ""
         return self._create(need, version, {database["name"] for database in present})
 
@@ -78,8 +78,8 @@ class DatabaseMaker:
         ]
         path = f"/application/{self._application['id']}/environmentVariable/import"
         self._api.call("POST", path, msgspec.json.encode({"overwrite": False, "vars": entries}))
-        self._note(f"Set {self._shown(need)} to the access to {plain(name)}.")
+        self._note(f"Set {self._variable_names(need)} to the access to {plain(name)}.")
 
     @staticmethod
-    def _shown(need: NeededDatabase) -> str:
+    def _variable_names(need: NeededDatabase) -> str:
         return ", ".join(plain(variable.name) for variable in need.variables)

@@ -54,13 +54,13 @@ class VariableMaker:
         }
         done = set(named)
         try:
-            if own and confirm(f"Set {_shown(own)} to random texts?"):
+            if own and confirm(f"Set {_shown_names(own)} to random texts?"):
                 self._set({name: secrets.token_hex(_SECRET_BYTES) for name in own}, is_secret=True)
-                self._note(f"Set {_shown(own)} to random texts.")
+                self._note(f"Set {_shown_names(own)} to random texts.")
                 done.update(own)
-            if taken and confirm(f"Set {_shown(list(taken))} as in {file}?"):
+            if taken and confirm(f"Set {_shown_names(list(taken))} as in {file}?"):
                 self._set(taken, is_secret=False)
-                self._note(f"Set {_shown(list(taken))} as in {file}. Correct what is a placeholder.")
+                self._note(f"Set {_shown_names(list(taken))} as in {file}. Correct what is a placeholder.")
                 done.update(taken)
         except ApiRefused as refused:
             self._note(f"The variables are not set: {plain(refused.message)}")
@@ -87,6 +87,6 @@ def examples_in(folder: Path) -> tuple[str, dict[str, str]]:
     return "", {}
 
 
-def _shown(names: Sequence[str]) -> str:
+def _shown_names(names: Sequence[str]) -> str:
     shown = ", ".join(plain(name) for name in names[:_MAX_SHOWN])
     return f"{shown}, …" if len(names) > _MAX_SHOWN else shown

@@ -40,7 +40,7 @@ def complete_services(ctx: click.Context, param: click.Parameter, typed: str) ->
     environment are offered."""
     linked = _linked_place()
     items = []
-    for project, environment, name, kind in _names(ctx):
+    for project, environment, name, kind in _service_names(ctx):
         if linked is None or "/" in typed:
             items.append((f"{project}/{environment}/{name}", kind.lower()))
         elif (project, environment) == linked:
@@ -52,12 +52,12 @@ def complete_paths(
     ctx: click.Context, param: click.Parameter, typed: str, kind: str = ""
 ) -> list[CompletionItem]:
     """Returns the paths of all services of this type, for commands that do not use the linked folder."""
-    rows = [row for row in _names(ctx) if row[3] == kind]
+    rows = [row for row in _service_names(ctx) if row[3] == kind]
     return _completion_items((("/".join(row[:3]), kind.lower()) for row in rows), typed)
 
 
 def complete_environments(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    paths = {f"{project}/{environment}" for project, environment, _, _ in _names(ctx)}
+    paths = {f"{project}/{environment}" for project, environment, _, _ in _service_names(ctx)}
     return _completion_items(((path, "environment") for path in sorted(paths)), typed)
 
 
@@ -77,7 +77,7 @@ def _linked_place() -> tuple[str, str] | None:
     return (folder.link.project, folder.link.environment) if folder else None
 
 
-def _names(ctx: click.Context) -> list[tuple[str, str, str, str]]:
+def _service_names(ctx: click.Context) -> list[tuple[str, str, str, str]]:
     """Returns the services on the server. Returns none after an error, because completion cannot show
     messages."""
     with ctx, suppress(CommandFailed, OSError, msgspec.MsgspecError, KeyError, TypeError):

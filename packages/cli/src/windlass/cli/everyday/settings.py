@@ -47,7 +47,7 @@ def _set_all(assignments: Sequence[str], name: str | None, **options: Any) -> No
     name, assignments = call.split_service(name, assignments)
     service = call.service(name)
     before = _read(call, service)
-    changes = dict(_assigned(text, before.json) for text in assignments)
+    changes = dict(_parse_assignment(text, before.json) for text in assignments)
     _replace(call, service, before, before.json | changes, changes)
 
 
@@ -93,7 +93,7 @@ def _replace(
         )
 
 
-def _assigned(text: str, values: Mapping[str, Any]) -> tuple[str, Any]:
+def _parse_assignment(text: str, values: Mapping[str, Any]) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals:
         raise InvalidUsage(f"give KEY=VALUE, and not {text!r}")
@@ -123,15 +123,17 @@ def _list_command() -> click.Command:
     )(_show_all)
 
 
-def _helped(command: click.Command, help: str) -> click.Command:
+def _with_help(command: click.Command, help: str) -> click.Command:
     command.help = help
     return command
 
 
 settings = Verbs(
     {
-        "list": lambda: _helped(_list_command(), "List the settings that act, and those that were changed."),
-        "set": lambda: _helped(
+        "list": lambda: _with_help(
+            _list_command(), "List the settings that act, and those that were changed."
+        ),
+        "set": lambda: _with_help(
             everyday(
                 "set",
                 click.Argument(["assignments"], nargs=-1, required=True, metavar="[SERVICE] KEY=VALUE…"),
@@ -139,7 +141,7 @@ settings = Verbs(
             )(_set_all),
             "Change settings; all others stay. A VALUE is JSON, or a text.",
         ),
-        "unset": lambda: _helped(
+        "unset": lambda: _with_help(
             everyday(
                 "unset",
                 click.Argument(["keys"], nargs=-1, required=True, metavar="[SERVICE] KEY…"),

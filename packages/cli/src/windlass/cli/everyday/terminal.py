@@ -106,7 +106,7 @@ def _run(
 ) -> None:
     call = EverydayCall(options)
     service = call.service(name)
-    size = _size()
+    size = _terminal_size()
     query: dict[str, Any] = {"command": [*command], "tty": "true" if with_terminal else "false"}
     query |= {"columns": size.columns or 80, "rows": size.lines or 24} if with_terminal else {}
     query |= {"instance": instance} if instance else {}
@@ -147,12 +147,12 @@ class TerminalRelay:
                     for key in ready:
                         if (end := self._serve(key)) is not None:
                             return self._exit_code(end)
-                    ready = self._ready()
+                    ready = self._wait_until_ready()
             finally:
                 os.close(self._waker)
                 os.close(self._wakes)
 
-    def _ready(self) -> list[Any]:
+    def _wait_until_ready(self) -> list[Any]:
         with selectors.SelectSelector() as selector:
             waits = selectors.EVENT_WRITE if self._connection.waiting else 0
             selector.register(self._connection, selectors.EVENT_READ | waits)
@@ -165,7 +165,7 @@ class TerminalRelay:
         """Handles available input or output. Returns the close frame if the connection was closed."""
         if source == self._waker:
             os.read(self._waker, _CHUNK_BYTES)
-            size = _size()
+            size = _terminal_size()
             self._connection.send_json({"columns": size.columns, "rows": size.lines})
         elif source is not self._connection:
             self._pass_input()
@@ -199,7 +199,7 @@ class TerminalRelay:
         raise CommandFailed(f"run it again if you still need it: {in_sentence(reason)}")
 
 
-def _size() -> os.terminal_size:
+def _terminal_size() -> os.terminal_size:
     """Returns the actual size of the terminal. The environment variables may contain another terminal's
     size."""
     return os.get_terminal_size(sys.stdout.fileno()) if sys.stdout.isatty() else os.terminal_size((80, 24))

@@ -56,11 +56,11 @@ def parse_dotenv(text: str, source: str) -> dict[str, str]:
         if head is None:
             line = text.count("\n", 0, place) + 1
             raise InvalidUsage(f"{source}: fix line {line}: it must be like NAME=value")
-        values[head["name"]], place = _value(text, head.end(), source)
+        values[head["name"]], place = _parse_value(text, head.end(), source)
     return values
 
 
-def _value(text: str, start: int, source: str) -> tuple[str, int]:
+def _parse_value(text: str, start: int, source: str) -> tuple[str, int]:
     """Returns the value at `start`, and the position after it."""
     mark = text[start : start + 1]
     if mark in ("'", '"'):
@@ -119,12 +119,12 @@ class VariableCommands:
 
     def show_all(self, shared: bool, wide: bool, name: str | None, **options: Any) -> None:
         call = EverydayCall(options)
-        level = _level(call, name, shared=shared)
+        level = _choose_level(call, name, shared=shared)
         rows = call.api.everything(f"{level.path}/{self.family.segment}")
         if call.as_json:
             print_json({"results": rows})
         else:
-            show_list(self._listing(level), rows, wide=wide)
+            show_list(self._list_operation(level), rows, wide=wide)
 
     def set_all(self, assignments: Sequence[str], shared: bool, name: str | None, **options: Any) -> None:
         call = EverydayCall(options)
@@ -132,14 +132,14 @@ class VariableCommands:
             name, assignments = call.split_service(name, assignments)
         taken: set[str] = set()
         values = dict(self._key_and_value(text, taken) for text in assignments)
-        level = _level(call, name, shared=shared)
+        level = _choose_level(call, name, shared=shared)
         self._write(call, level, values, self._compare(call, level, values))
 
     def unset_all(self, keys: Sequence[str], shared: bool, name: str | None, **options: Any) -> None:
         call = EverydayCall(options)
         if not shared:
             name, keys = call.split_service(name, keys)
-        level = _level(call, name, shared=shared)
+        level = _choose_level(call, name, shared=shared)
         own = self._own_variables(call, level)
         if missing := [key for key in keys if key not in own]:
             others = f"; there are {', '.join(sorted(own))}" if own else ""
@@ -165,7 +165,7 @@ class VariableCommands:
         values = parse_dotenv(read_file(file), plain(file))
         if not values:
             raise InvalidUsage(f"check the file: {plain(file)} has no variables")
-        level = _level(call, name, shared=shared)
+        level = _choose_level(call, name, shared=shared)
         changes = self._compare(call, level, values)
         self._show_difference(changes)
         if dry_run:
@@ -238,12 +238,12 @@ class VariableCommands:
         if changes.unchanged:
             say(f"{len(changes.unchanged)} unchanged")
 
-    def _listing(self, level: VariableLevel) -> Operation:
+    def _list_operation(self, level: VariableLevel) -> Operation:
         operations = registry().handled_by(f"{self.family.name}.list")
         return operations[0]
 
 
-def _level(call: EverydayCall, name: str | None, *, shared: bool) -> VariableLevel:
+def _choose_level(call: EverydayCall, name: str | None, *, shared: bool) -> VariableLevel:
     if shared:
         place = call.place
         if not place.id:
@@ -284,7 +284,7 @@ def _declare(name: str, call: Callable[..., None], help: str, *params: click.Par
     return built
 
 
-def _group(words: VariableCommands, name: str, help: str, helps: Mapping[str, str]) -> click.Group:
+def _command_group(words: VariableCommands, name: str, help: str, helps: Mapping[str, str]) -> click.Group:
     shapes = "[SERVICE] NAME[=VALUE]…" if words.is_secret else "[SERVICE] NAME=VALUE…"
     builders = {
         "list": lambda: _list_command(words, helps["list"]),
@@ -312,7 +312,7 @@ def _group(words: VariableCommands, name: str, help: str, helps: Mapping[str, st
     return Verbs(builders, name=name, help=help, usual="list", usual_takes_name=True)
 
 
-env = _group(
+env = _command_group(
     VariableCommands(variable, "variable", is_secret=False),
     "env",
     "Variables of the service: list, set, unset, or import a .env file.",
@@ -323,7 +323,7 @@ env = _group(
         "import": "Set all variables of a .env file. The difference is shown.",
     },
 )
-secrets = _group(
+secrets = _command_group(
     VariableCommands(secret, "secret", is_secret=True),
     "secrets",
     "Secrets of the service: values that are never shown again.",

@@ -47,12 +47,12 @@ class BaseImages(Struct, frozen=True, kw_only=True):
         if self.takes_patches and (exact := _EXACT_PATTERN.fullmatch(wish)) and exact[1].count(".") == 2:
             return exact[1]
         clauses = [[*_CLAUSE_PATTERN.finditer(part)] for part in re.split(r"\|\|?", wish)]
-        ranges = [[(match[1], _numbers(match[2])) for match in part] for part in clauses if part]
+        ranges = [[(match[1], _version_numbers(match[2])) for match in part] for part in clauses if part]
         if not ranges:
             return self.default
         if self.at_least:
             named = max(numbers for clause in ranges for _, numbers in clause)
-            return self.default if named <= _numbers(self.default) else self._version_text(named)
+            return self.default if named <= _version_numbers(self.default) else self._version_text(named)
         for version in (self.default, *reversed(self.versions)):
             if any(all(self._satisfies(version, *clause) for clause in part) for part in ranges):
                 return version
@@ -64,37 +64,37 @@ class BaseImages(Struct, frozen=True, kw_only=True):
         """Returns the images of the build stage and of the last stage. Tags of versions that are older than
         the Debian release do not contain its name."""
         build, last = (image.format(version=version) for image in (self.build, self.run))
-        if self.versions and _numbers(version) < _numbers(self.versions[0]):
+        if self.versions and _version_numbers(version) < _version_numbers(self.versions[0]):
             return build.replace(f"-{DEBIAN}", ""), last.replace(f"-{DEBIAN}", "")
         return build, last
 
     @property
-    def _precision(self) -> int:
+    def _version_precision(self) -> int:
         return self.default.count(".") + 1
 
     def _version_text(self, numbers: tuple[int, ...]) -> str:
-        return ".".join(map(str, numbers[: self._precision]))
+        return ".".join(map(str, numbers[: self._version_precision]))
 
     def _satisfies(self, version: str, how: str, numbers: tuple[int, ...]) -> bool:
-        ours, theirs = _numbers(version), numbers[: self._precision]
+        ours, theirs = _version_numbers(version), numbers[: self._version_precision]
         match how:
             case ">=":
                 return ours >= theirs
             case "<=":
                 return ours[: len(theirs)] <= theirs
             case ">":
-                return ours > theirs if len(numbers) <= self._precision else ours >= theirs
+                return ours > theirs if len(numbers) <= self._version_precision else ours >= theirs
             case "<":
-                return ours < theirs if not any(numbers[self._precision :]) else ours <= theirs
+                return ours < theirs if not any(numbers[self._version_precision :]) else ours <= theirs
             case "!=":
-                return len(numbers) > self._precision or ours[: len(theirs)] != theirs
+                return len(numbers) > self._version_precision or ours[: len(theirs)] != theirs
             case "^" | "~=" | "~>":
                 fixed = 1 if how == "^" else max(1, min(len(numbers), 3) - 1)
                 return ours[:fixed] == theirs[:fixed] and ours >= theirs
         return ours[: len(theirs)] == theirs
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split("."))) if version else ()
 
 

@@ -70,7 +70,9 @@ def java(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
     jdk, jre = images.tags(version)
     is_gradle = recipe.package_manager == "gradle"
     tool = (
-        f"gradle:{'8' if int(version) <= 21 else '9'}-jdk{version}" if is_gradle else f"maven:3.9-{_tag(jdk)}"
+        f"gradle:{'8' if int(version) <= 21 else '9'}-jdk{version}"
+        if is_gradle
+        else f"maven:3.9-{_maven_tag(jdk)}"
     )
     stage = BuildStage(image=tool, environment={"GRADLE_USER_HOME": "/root/.gradle"} if is_gradle else {})
     caches = _GRADLE if is_gradle else _MAVEN
@@ -80,7 +82,7 @@ def java(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
     return Stages(image=jre, builds=[stage])
 
 
-def _tag(jdk: str) -> str:
+def _maven_tag(jdk: str) -> str:
     """Returns the tag of the Maven image that corresponds to a JDK image."""
     return jdk.replace(":", "-").removesuffix("-jdk")
 

@@ -82,20 +82,20 @@ def plan(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
         environment={
             "NODE_ENV": "production",
             "HOSTNAME": "0.0.0.0",  # noqa: S104 (some servers listen where it says)
-            "PATH": _path(options),
+            "PATH": _path_variable(options),
         },
         start=_start(recipe, package),
         check=CHECK,
     )
     managers = names_any(recipe, *_CACHES)
     started = [manager for manager in managers if manager in stages.start.split()]
-    stages.tools = _tools(started, files, package, has_yarn=_has_yarn(run))
+    stages.tools = _package_manager_steps(started, files, package, has_yarn=_has_yarn(run))
     if recipe.install or recipe.build:
         stages.builds = [_build_stage(recipe, files, build, options, managers)]
     return stages
 
 
-def _path(options: DockerfileOptions) -> str:
+def _path_variable(options: DockerfileOptions) -> str:
     folders = dict.fromkeys([options.folder, APP_FOLDER])
     return ":".join([*(f"{folder}/node_modules/.bin" for folder in folders), "$PATH"])
 
@@ -104,10 +104,10 @@ def _build_stage(
     recipe: Recipe, files: KnownFiles, image: str, options: DockerfileOptions, managers: list[str]
 ) -> BuildStage:
     package = files.json("package.json")
-    stage = BuildStage(image=image, environment={"PATH": _path(options)})
+    stage = BuildStage(image=image, environment={"PATH": _path_variable(options)})
     for manager in managers:
         stage.environment |= _SETTINGS.get(manager, {})
-    stage.tools = _tools(managers, files, package, has_yarn=_has_yarn(image))
+    stage.tools = _package_manager_steps(managers, files, package, has_yarn=_has_yarn(image))
     if recipe.install:
         only_used = "" if _needs_tools(recipe, package) else _WITHOUT_TOOLS.get(recipe.install, "")
         caches = tuple(_CACHES[manager] for manager in managers) or (_CACHES["npm"],)
@@ -138,7 +138,7 @@ def _has_yarn(image: str) -> bool:
     return major is not None and int(major[1]) <= _LAST_WITH_YARN
 
 
-def _tools(
+def _package_manager_steps(
     managers: list[str], files: KnownFiles, package: dict[str, object], *, has_yarn: bool
 ) -> list[RunStep]:
     """Returns the steps that install the package managers that the image lacks, in the lock file's
@@ -146,7 +146,7 @@ def _tools(
     named = _MANAGER_PATTERN.match(text_in(package, "packageManager"))
     steps: list[RunStep] = []
     for manager in managers:
-        version = named[2] if named and named[1] == manager else _version(manager, files)
+        version = named[2] if named and named[1] == manager else _manager_version(manager, files)
         program = _PACKAGES.get(manager, manager)
         # Yarn 1 starts the Yarn release in the repository.
         if manager == "yarn" and (version.startswith("1") or "yarnPath" in files.text(".yarnrc.yml")):
@@ -157,7 +157,7 @@ def _tools(
     return steps
 
 
-def _version(manager: str, files: KnownFiles) -> str:
+def _manager_version(manager: str, files: KnownFiles) -> str:
     lock = _LOCKS.get(manager, "")
     if lock and files.has(lock) and (version := version_by_lock(lock, files.beginning(lock, MAX_LOCK_BYTES))):
         return version

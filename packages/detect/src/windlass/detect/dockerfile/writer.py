@@ -135,7 +135,7 @@ def dockerfile(recipe: Recipe, tree: Tree, options: DockerfileOptions | None = N
     for number, stage in enumerate(stages.builds):
         before = stages.builds[number - 1].name if number else ""
         blocks.append("\n".join(_build_stage(stage, stages, recipe, options, before)))
-    last = _site(stages, recipe) if is_static(recipe) else _last_stage(stages, recipe, options)
+    last = _site_stage(stages, recipe) if is_static(recipe) else _last_stage(stages, recipe, options)
     blocks.append("\n".join(last))
     return "\n\n".join(blocks) + "\n"
 
@@ -153,13 +153,13 @@ def _build_stage(
     stage: BuildStage, stages: Stages, recipe: Recipe, options: DockerfileOptions, before: str
 ) -> Iterator[str]:
     yield f"FROM {stage.image} AS {stage.name}"
-    if packages := [] if before else _packages(recipe, stages, stages.build_packages):
+    if packages := [] if before else _needed_system_packages(recipe, stages, stages.build_packages):
         yield instructions.apt(packages)
     for image, path in stage.borrowed:
         yield f"COPY --from={image} {path} /usr/local/bin/"
     if stage.environment:
         yield instructions.env(stage.environment)
-    yield from _steps(stage.tools, options)
+    yield from _run_instructions(stage.tools, options)
     yield f"WORKDIR {APP_FOLDER}"
     arguments = [
         name
@@ -169,23 +169,23 @@ def _build_stage(
     yield from (f"ARG {name}" for name in arguments if reaches_installation(name))
     if stage.manifests and not options.works_below:
         yield from instructions.copy(stage.manifests)
-        yield from _steps(stage.install, options)
+        yield from _run_instructions(stage.install, options)
     yield f"COPY --from={before} {APP_FOLDER} ./" if before else "COPY . ./"
     if options.works_below:
         yield f"WORKDIR {options.folder}"
-        yield from _steps(stage.install, options)
+        yield from _run_instructions(stage.install, options)
     yield from (f"ARG {name}" for name in arguments if not reaches_installation(name))
-    yield from _steps(stage.build, options)
+    yield from _run_instructions(stage.build, options)
 
 
 def _last_stage(stages: Stages, recipe: Recipe, options: DockerfileOptions) -> Iterator[str]:
     yield f"FROM {stages.image}"
     yield f'LABEL org.opencontainers.image.base.name="{stages.image}"'
-    if packages := _packages(recipe, stages, stages.packages):
+    if packages := _needed_system_packages(recipe, stages, stages.packages):
         yield instructions.apt(packages)
     for image, path in stages.borrowed:
         yield f"COPY --from={image} {path} /usr/local/bin/"
-    yield from _steps(stages.tools, options)
+    yield from _run_instructions(stages.tools, options)
     yield (
         f"RUN groupadd --gid {USER_ID} runner \\\n"
         f"    && useradd --uid {USER_ID} --gid {USER_ID} --no-log-init --create-home runner \\\n"
@@ -195,7 +195,7 @@ def _last_stage(stages: Stages, recipe: Recipe, options: DockerfileOptions) -> I
         folders = shlex.join(options.mounts)
         yield instructions.run(f"install --directory --owner={USER_ID} --group={USER_ID} -- {folders}")
     yield f"WORKDIR {options.folder}"
-    yield from _copies(stages, options)
+    yield from _copy_instructions(stages, options)
     if stages.environment:
         yield instructions.env(stages.environment)
     yield f"USER {USER_ID}:{USER_ID}"
@@ -206,7 +206,7 @@ def _last_stage(stages: Stages, recipe: Recipe, options: DockerfileOptions) -> I
         yield f"CMD {instructions.json_words(argv(stages.start or recipe.start))}"
 
 
-def _copies(stages: Stages, options: DockerfileOptions) -> Iterator[str]:
+def _copy_instructions(stages: Stages, options: DockerfileOptions) -> Iterator[str]:
     if not stages.builds:
         yield f"COPY --chown={USER_ID}:{USER_ID} . {f'{APP_FOLDER}/' if options.works_below else './'}"
         return
@@ -241,7 +241,7 @@ def _add_site(stages: Stages, recipe: Recipe) -> None:
     stages.builds[-1].build.append(RunStep(command))
 
 
-def _site(stages: Stages, recipe: Recipe) -> Iterator[str]:
+def _site_stage(stages: Stages, recipe: Recipe) -> Iterator[str]:
     yield "FROM scratch"
     if stages.builds:
         yield f"COPY --from={stages.builds[-1].name} {SITE_FOLDER} {SITE_FOLDER}"
@@ -249,11 +249,11 @@ def _site(stages: Stages, recipe: Recipe) -> Iterator[str]:
         yield f"COPY {recipe.static_folder.rstrip('/') or '.'} {SITE_FOLDER}"
 
 
-def _packages(recipe: Recipe, stages: Stages, more: list[str]) -> list[str]:
+def _needed_system_packages(recipe: Recipe, stages: Stages, more: list[str]) -> list[str]:
     own = [package for package in recipe.system_packages if package not in stages.replaced_packages]
     return list(dict.fromkeys([*more, *own]))
 
 
-def _steps(steps: list[RunStep], options: DockerfileOptions) -> Iterator[str]:
+def _run_instructions(steps: list[RunStep], options: DockerfileOptions) -> Iterator[str]:
     for step in steps:
         yield instructions.run(step.command, step.caches if options.caches else ())

@@ -78,7 +78,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
             f"The build makes it, called {program or ('like its folder' if main else 'like the module')}.",
             start=f"./bin/{program or _program_name(module, main)}",
         )
-        if recipe.framework or _serves(files, main):
+        if recipe.framework or _calls_server(files, main):
             recipe.choose("The package main serves HTTP, on PORT by custom.", port=8080)
 
 
@@ -88,7 +88,7 @@ def _own_paths(files: KnownFiles, module: str) -> tuple[str, str]:
     name."""
     name = _MODULE_PATTERN.search(module)
     asks = next(
-        (path for path in _sources(files)[:_MAX_SOURCES] if _CALLER_PATTERN.search(files.text(path))), ""
+        (path for path in _source_paths(files)[:_MAX_SOURCES] if _CALLER_PATTERN.search(files.text(path))), ""
     )
     if not name or not asks:
         return "", ""
@@ -104,11 +104,11 @@ def _reader_of_dotenv(files: KnownFiles, module: str) -> str:
     if "github.com/joho/godotenv" not in module or files.has(".env"):
         return ""
     return next(
-        (path for path in _sources(files)[:_MAX_SOURCES] if _DOTENV_PATTERN.search(files.text(path))), ""
+        (path for path in _source_paths(files)[:_MAX_SOURCES] if _DOTENV_PATTERN.search(files.text(path))), ""
     )
 
 
-def _sources(files: KnownFiles) -> list[str]:
+def _source_paths(files: KnownFiles) -> list[str]:
     folders = ["", *sorted(files.tree.folders())]
     paths = (f"{folder}/{name}".strip("/") for folder in folders for name in sorted(files.tree.names(folder)))
     return [path for path in paths if path.endswith(".go") and not path.endswith("_test.go")]
@@ -131,12 +131,12 @@ def may_listen(files: KnownFiles) -> bool:
     )
 
 
-def _serves(files: KnownFiles, folder: str) -> bool:
-    text = _text_of(files, folder)
+def _calls_server(files: KnownFiles, folder: str) -> bool:
+    text = _source_text_of(files, folder)
     return bool(_SERVER_CALL_PATTERN.search(text) or _READS_PORT_PATTERN.search(text))
 
 
-def _text_of(files: KnownFiles, folder: str) -> str:
+def _source_text_of(files: KnownFiles, folder: str) -> str:
     names = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))[:10]
     return "\n".join(files.text(f"{folder}/{name}".strip("/")) for name in names)
 
@@ -164,7 +164,7 @@ def _main_folder(files: KnownFiles) -> str | None:
         key=lambda folder: (
             folder.partition("/")[0] in _AUXILIARY_FOLDERS,
             server_rank(folder.rpartition("/")[2], own),
-            not _serves(files, folder),
+            not _calls_server(files, folder),
         ),
         default=None,
     )

@@ -46,7 +46,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     modules = set(_MODULE_PATTERN.findall(text))
     choose_version_by_file(files, recipe, "perl", ".perl-version")
     if version := _PERL_VERSION_PATTERN.search(text):
-        choose_version(recipe, f">={_in_parts(version[1])}", "cpanfile")
+        choose_version(recipe, f">={_dotted_version(version[1])}", "cpanfile")
     if named := next((name for name in _FRAMEWORKS if name in modules), ""):
         recipe.choose(f"cpanfile names {named}.", framework=_FRAMEWORKS[named])
     needed = sorted(modules & _SYSTEM_PACKAGES.keys())
@@ -55,7 +55,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     )
     psgi = next(matching_files(files.tree, _PSGI), "")
     server = next((name for name in _SERVERS if name in modules), "")
-    program = _program(files) if recipe.framework == "Mojolicious" else ""
+    program = _find_program(files) if recipe.framework == "Mojolicious" else ""
     if psgi and not program:
         library = " -I lib" if files.tree.names("lib") else ""
         start = (
@@ -89,7 +89,7 @@ def _install(files: KnownFiles, recipe: Recipe) -> None:
         recipe.choose("The start command needs it.", package_manager="cpanm", install=added[4:])
 
 
-def _program(files: KnownFiles) -> str:
+def _find_program(files: KnownFiles) -> str:
     """Returns the program of a Mojolicious application. Of several programs, returns the most likely
     server."""
     scripts = [
@@ -99,7 +99,7 @@ def _program(files: KnownFiles) -> str:
     return min(sorted(programs), key=lambda path: server_rank(path.removesuffix(".pl")), default="")
 
 
-def _in_parts(version: str) -> str:
+def _dotted_version(version: str) -> str:
     """Returns a Perl version in the form that image tags use."""
     if decimal := _DECIMAL_PATTERN.fullmatch(version):
         return ".".join(["5", *(str(int(part)) for part in decimal.groups() if part)])

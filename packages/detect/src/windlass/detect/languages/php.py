@@ -25,7 +25,7 @@ _PUBLIC_FOLDERS: Final = ("public", "web", "webroot", "htdocs", "www", "")
 def fill(files: KnownFiles, recipe: Recipe) -> None:
     content = files.json("composer.json") if files.has("composer.json") else {}
     needed = table(content, "require")
-    folder_of_procfile = _without_heroku(recipe)
+    folder_of_procfile = _drop_heroku_command(recipe)
     choose_version_by_file(files, recipe, "php", ".php-version")
     choose_version(recipe, text_in(needed, "php"), "composer.json")
     installed = (needed.keys() - {"php"}) | (content.keys() & {"autoload"})
@@ -51,7 +51,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     if title == "Symfony" and "doctrine/doctrine-migrations-bundle" in needed:
         migrate = "php bin/console doctrine:migrations:migrate --no-interaction --allow-no-migration"
         recipe.choose("composer.json names the migrations of Doctrine.", release=migrate)
-    _assets(files, recipe)
+    _build_assets(files, recipe)
     folder = (
         folder_of_procfile
         or folder
@@ -66,7 +66,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         )
 
 
-def _without_heroku(recipe: Recipe) -> str:
+def _drop_heroku_command(recipe: Recipe) -> str:
     """Removes a start command that exists only at Heroku. Returns the folder that the command would serve."""
     if not exists_only_at_heroku(recipe.start):
         return ""
@@ -75,7 +75,7 @@ def _without_heroku(recipe: Recipe) -> str:
     return rest[-1].strip("/") if rest and not rest[-1].startswith("-") else ""
 
 
-def _assets(files: KnownFiles, recipe: Recipe) -> None:
+def _build_assets(files: KnownFiles, recipe: Recipe) -> None:
     """Builds the browser assets if package.json has a build script."""
     if files.has("package.json") and text_in(files.json("package.json"), "scripts", "build"):
         install = "npm ci" if files.has("package-lock.json") else "npm install"

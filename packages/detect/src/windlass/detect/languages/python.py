@@ -78,7 +78,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     if problem := problem_of_served_module(files, recipe.start):
         recipe.problems.append(problem)
     choose_version_by_file(files, recipe, "python", ".python-version", "runtime.txt")
-    _packages(files, recipe)
+    _choose_packages(files, recipe)
     needed = dependencies(files)
     system = sorted(
         {package for name, packages in _SYSTEM_PACKAGES.items() if name in needed for package in packages}
@@ -89,7 +89,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         _celery(files, recipe, needed)
     else:
         _choose_script(files, recipe, needed)
-        _by_code(files, recipe, needed)
+        _choose_by_code(files, recipe, needed)
         choose_site(files, recipe, needed)
     if not needed and recipe.is_application and not recipe.static_folder:
         _add_imported(files, recipe)
@@ -148,7 +148,7 @@ def _add(names: dict[str, str], line: str, file: str) -> None:
             names.setdefault("uvicorn", file)
 
 
-def _packages(files: KnownFiles, recipe: Recipe) -> None:
+def _choose_packages(files: KnownFiles, recipe: Recipe) -> None:
     content: dict[str, Any] = files.toml("pyproject.toml") if files.has("pyproject.toml") else {}
     if files.has("Pipfile"):  # takes precedence over pyproject.toml, as on the process engine
         required = table(files.toml("Pipfile"), "requires")
@@ -158,11 +158,11 @@ def _packages(files: KnownFiles, recipe: Recipe) -> None:
     choose_version(recipe, text_in(content, "tool", "poetry", "dependencies", "python"), "pyproject.toml")
     if not recipe.language_version and (pinned := python_of_pins(files)):
         recipe.choose(pinned.reason, language_version=pinned.version)
-    manager, install, reason = _manager(files, content)
+    manager, install, reason = _package_manager(files, content)
     recipe.choose(reason, package_manager=manager, install=install)
 
 
-def _manager(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]:
+def _package_manager(files: KnownFiles, content: dict[str, Any]) -> tuple[str, str, str]:
     backend = text_in(content, "build-system", "build-backend")
     if files.has("uv.lock"):
         return "uv", "uv sync --frozen --no-dev", "uv.lock is there."
@@ -203,7 +203,7 @@ def _requirements_and_project(files: KnownFiles, content: dict[str, Any]) -> tup
     return "pip", install, reason
 
 
-def _by_code(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str]) -> None:
+def _choose_by_code(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str]) -> None:
     code = python_files(files, dependencies)
     if not (
         _choose_framework(recipe, dependencies, code)

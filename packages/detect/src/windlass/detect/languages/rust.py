@@ -64,7 +64,9 @@ class _CargoProgram(Struct, frozen=True, kw_only=True):
 def _program(files: KnownFiles, content: dict[str, Any]) -> _CargoProgram:
     if own := _program_of(files, "", content):
         return own
-    members = [member for pattern in _members(content) for member in _folders(files.tree, pattern)][:100]
+    members = [
+        member for pattern in _workspace_members(content) for member in _member_folders(files.tree, pattern)
+    ][:100]
     all_members = [_program_of(files, member, files.toml(f"{member}/Cargo.toml")) for member in members]
     programs = [program for program in all_members if program]
     return min(
@@ -97,12 +99,12 @@ def _program_of(files: KnownFiles, member: str, content: dict[str, Any]) -> _Car
     return _CargoProgram(name=name, member=member, name_of_package=package, because=because)
 
 
-def _members(content: dict[str, Any]) -> list[str]:
+def _workspace_members(content: dict[str, Any]) -> list[str]:
     defaults = texts(content, "workspace", "default-members")
     return [member.strip("/") for member in defaults or texts(content, "workspace", "members")][:100]
 
 
-def _folders(tree: Tree, pattern: str) -> list[str]:
+def _member_folders(tree: Tree, pattern: str) -> list[str]:
     """Returns the folders that a workspace member pattern such as `crates/*` matches, sorted."""
     if "*" not in pattern:
         return [pattern]

@@ -153,7 +153,7 @@ class DockerBuilder:
         await self._docker.close()
 
     async def find(self, service: str, key: str) -> Artifact | None:
-        with self._translated():
+        with self._translate():
             if artifact := await self._artifact(service, key):
                 return artifact
             return await self._artifact(service, key) if await self._built.fetch(_ref(service, key)) else None
@@ -163,27 +163,27 @@ class DockerBuilder:
             raise BuildError(f"{order.key!r} cannot name an image")
         self._building.append((order.service, order.key))
         try:
-            with self._translated():
+            with self._translate():
                 return await self._build(order, say)
         finally:
             self._building.remove((order.service, order.key))
 
     async def discard(self, service: str) -> None:
-        with self._translated():
-            for metadata in await self._images(of=service):
+        with self._translate():
+            for metadata in await self._list_images(of=service):
                 await self._forget(metadata, force=True)
             await self._pulled.discard(service)
 
     async def prune(self, service: str, kept_keys: Collection[str]) -> None:
-        with self._translated():
-            for metadata in await self._images(of=service):
+        with self._translate():
+            for metadata in await self._list_images(of=service):
                 if metadata["Labels"].get(KEY_LABEL, "") not in kept_keys:
                     await self._forget(metadata)
             await self._pulled.keep(service, "run", kept_keys)
 
     async def services(self) -> Collection[str]:
-        with self._translated():
-            return {*await self._services(), *await self._pulled.services()}
+        with self._translate():
+            return {*await self._image_services(), *await self._pulled.services()}
 
     async def set_aside(self, service: str, destination: Path) -> None:
         """Does nothing: images stay on the engine, where nothing starts them."""
@@ -192,16 +192,16 @@ class DockerBuilder:
         """Does nothing: `set_aside` moved nothing."""
 
     async def sweep(self, deleted_services: Collection[str]) -> None:
-        with self._translated():
+        with self._translate():
             left, self._left = self._left, []
             for progress, scope in left:
-                await self._clean(progress, scope)
+                await self._remove_layers(progress, scope)
             await self._networks.sweep()
             await self._engine_turn.sweep()
             # A later build with the same key takes over the name, and leaves the old image unnamed.
-            unused = await self._images(dangling=True)
+            unused = await self._list_images(dangling=True)
             for service in deleted_services:
-                unused += await self._images(of=service)
+                unused += await self._list_images(of=service)
                 await self._pulled.discard(service)
             for metadata in unused:
                 labels = metadata["Labels"]
@@ -228,18 +228,18 @@ class DockerBuilder:
         say(_default_shell(kit))
         for line in read.chosen.lines:
             say(line)
-        chosen, arguments = await self._checked(order, read, say)
+        chosen, arguments = await self._check_bases(order, read, say)
         order = replace(order, arguments=arguments)
-        scope = self._scope(order)
+        scope = self._cache_scope(order)
         progress = BuildProgress(say, scope)
-        async with self._step_network(order, kit, say) as network, AsyncExitStack() as undo:
-            undo.push_async_callback(lambda: asyncio.shield(self._clean(progress, scope)))
+        async with self._lock_network(order, kit, say) as network, AsyncExitStack() as undo:
+            undo.push_async_callback(lambda: asyncio.shield(self._remove_layers(progress, scope)))
             options = self._build_options(order, chosen, kit, is_limited=is_limited)
-            with self._interrupted_once(order.service):
+            with self._retry_interrupted(order.service):
                 await self._send(chosen, {**options, "networkmode": network}, progress)
             undo.pop_all()
         if progress.error:
-            await self._clean(progress, scope)
+            await self._remove_layers(progress, scope)
             raise BuildError(progress.failure)
         await self._refuse_unfit(_ref(order.service, order.key))
         artifact = await self._artifact(order.service, order.key, say)
@@ -260,7 +260,7 @@ class DockerBuilder:
         has_caches = kit and not engine_version.trusts_devices(version)
         chosen = await read_order(self._calls, choose_dockerfile, order, has_caches)
         around = self._around(order, chosen, kit, version)
-        return _Read(chosen, around, await _rewrite(chosen, around))
+        return _Read(chosen, around, await _rewrite_file(chosen, around))
 
     async def _read_plain(self, order: Order, say: Say) -> _Read | None:
         """Returns the Dockerfile if the classic builder certainly creates the same image as BuildKit;
@@ -274,17 +274,17 @@ class DockerBuilder:
         has_own_ignore = (files.folder / f"{files.dockerfile}{DOCKERIGNORE}").exists()
         if has_own_ignore or not read.guarded.is_plain:
             return None
-        bases = [await self._base(ref, order, read.around, say) for ref in read.guarded.images]
+        bases = [await self._base_image(ref, order, read.around, say) for ref in read.guarded.images]
         return read if all(map(is_plain_image, bases)) else None
 
-    async def _checked(
+    async def _check_bases(
         self, order: Order, read: _Read, say: Say
     ) -> tuple[ChosenDockerfile, Mapping[str, str]]:
         """Checks the base images. Returns the Dockerfile to send, with image names pinned to the checked
         digests, and the build arguments."""
         digests, bases = {}, []
         for ref in read.guarded.images:
-            base = await self._base(ref, order, read.around, say)
+            base = await self._base_image(ref, order, read.around, say)
             digests[ref] = by_digest(ref, base)
             bases.append(base)
         around = replace(
@@ -294,14 +294,14 @@ class DockerBuilder:
             has_volumes=any(map(engine_version.has_volumes, bases)),
             labels=label_names(read.guarded.images, bases),
         )
-        guarded = await _rewrite(read.chosen, around)
+        guarded = await _rewrite_file(read.chosen, around)
         if guarded.leaves_out_caches:
             say(f"Cache mounts of RUN are left out. To use them, {engine_version.UPDATE}")
         files = replace(read.chosen.files, text=guarded.text)
         return replace(read.chosen, files=files), guarded.arguments
 
     @asynccontextmanager
-    async def _step_network(self, order: Order, kit: bool, say: Say) -> AsyncIterator[str]:
+    async def _lock_network(self, order: Order, kit: bool, say: Say) -> AsyncIterator[str]:
         """Yields the network for a build's steps. Waits until no step of another service uses it."""
         if not kit:
             async with self._networks.made() as network:
@@ -332,7 +332,7 @@ class DockerBuilder:
         )
 
     @contextmanager
-    def _interrupted_once(self, service: str) -> Iterator[None]:
+    def _retry_interrupted(self, service: str) -> Iterator[None]:
         """Lets an interrupted build be repeated once. The first interruption, usually a restart of the
         engine, raises Away, after which the build is repeated. The second one raises BuildError: the build
         itself may crash the engine, and would do so at every deployment."""
@@ -406,7 +406,7 @@ class DockerBuilder:
     ) -> Around:
         return Around(
             service=order.service,
-            scope=self._scope(order),
+            scope=self._cache_scope(order),
             arguments=order.arguments,
             platform=engine_version.platform_arguments(version),
             heredocs=kit and engine_version.major_version(version) >= HEREDOCS_SINCE,
@@ -416,22 +416,22 @@ class DockerBuilder:
             hides_labels=not kit,
         )
 
-    def _scope(self, order: Order) -> str:
+    def _cache_scope(self, order: Order) -> str:
         named = f"{self._installation}/{order.service}/{order.cache_secret}"
         return hashlib.sha256(named.encode()).hexdigest()[:32]
 
-    async def _base(self, ref: str, order: Order, around: Around, say: Say) -> dict[str, Any]:
+    async def _base_image(self, ref: str, order: Order, around: Around, say: Say) -> dict[str, Any]:
         """Returns the metadata of a base image that the service may use, after pulling it if necessary.
 
         The use is noted only now: a name that is refused may be the id of another organization's image, which
         would be removed with the note."""
         user = ImageUser(order.service, order.org, "build")
-        metadata = await self._found(ref, user, say)
+        metadata = await self._find_or_pull_image(ref, user, say)
         check_image(ref, metadata, order.service, SERVICE_LABEL, around.platform["TARGETPLATFORM"])
         await self._pulled.note_use(user, ref, str(metadata["Id"]))
         return metadata
 
-    async def _found(self, ref: str, user: ImageUser, say: Say) -> dict[str, Any]:
+    async def _find_or_pull_image(self, ref: str, user: ImageUser, say: Say) -> dict[str, Any]:
         """Returns the metadata of an image, after pulling it if necessary.
 
         The engine pulls the image, not BuildKit: BuildKit could not log in here, and its error messages are
@@ -496,30 +496,30 @@ class DockerBuilder:
             await self._delete(f"/images/{ref}", force=True)
             raise BuildError(why)
 
-    async def _images(self, *, of: str = "", dangling: bool = False) -> list[_ImageSummary]:
+    async def _list_images(self, *, of: str = "", dangling: bool = False) -> list[_ImageSummary]:
         """Returns images of this installation, either by service id pattern (`of`), or unnamed (`dangling`).
         One list of all images could be too long, because the engine includes all labels of each image."""
         chosen = {"dangling": ["true"]} if dangling else {"reference": [f"{WINDLASS_PREFIX}{of}"]}
         params = {"filters": {"label": [f"{INSTALLATION_LABEL}={self._installation}"], **chosen}}
         return list(await self._docker.read_list("/images/json", list[_ImageSummary], params=params))
 
-    async def _services(self, prefix: str = "") -> set[str]:
+    async def _image_services(self, prefix: str = "") -> set[str]:
         """Returns the ids of services with images, filtered by an id prefix. Splits the query by longer
         prefixes if the answer is too long."""
         try:
-            images = await self._images(of=f"{prefix}*")
+            images = await self._list_images(of=f"{prefix}*")
         except AnswerTooLong:
             if len(prefix) >= SERVICE_ID_LENGTH:
                 raise
-            parts = [await self._services(prefix + character) for character in _OF_IDS]
+            parts = [await self._image_services(prefix + character) for character in _OF_IDS]
             return set().union(*parts)
         return {service for metadata in images if (service := metadata["Labels"].get(SERVICE_LABEL))}
 
     async def _forget(self, metadata: _ImageSummary, *, force: bool = False) -> None:
-        for name in _names(metadata) or [metadata["Id"]]:
+        for name in _tags_of(metadata) or [metadata["Id"]]:
             await self._delete(f"/images/{name}", force)
 
-    async def _clean(self, progress: BuildProgress, scope: str) -> None:
+    async def _remove_layers(self, progress: BuildProgress, scope: str) -> None:
         """Removes the layers of a failed build by the classic builder. Deletes the last layer first, because
         each layer depends on the previous one."""
         try:
@@ -551,7 +551,7 @@ class DockerBuilder:
                 raise
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate(self) -> Iterator[None]:
         try:
             yield
         except Away as away:
@@ -562,7 +562,7 @@ class DockerBuilder:
             raise BuildError(f"{REFUSED_PREFIX}: {refused.message}") from refused
 
 
-async def _rewrite(dockerfile: ChosenDockerfile, around: Around) -> Rewritten:
+async def _rewrite_file(dockerfile: ChosenDockerfile, around: Around) -> Rewritten:
     text = dockerfile.files.text.decode(errors="surrogateescape")
     return await subprocesses.in_thread(rewritten, text, around)
 
@@ -571,7 +571,7 @@ def _ref(service: str, key: str) -> str:
     return f"{WINDLASS_PREFIX}{service}:{key}"
 
 
-def _names(metadata: _ImageSummary) -> list[str]:
+def _tags_of(metadata: _ImageSummary) -> list[str]:
     return [name for name in metadata["RepoTags"] or () if name != UNNAMED_IMAGE]
 
 

@@ -177,7 +177,7 @@ def _pack(context: BuildContext, parcel: Parcel) -> None:
         # BuildKit detects an archive by its first kilobyte. A folder entry comes first, because a long file
         # name there would be mistaken for a Dockerfile.
         _add(tar, context.folder, ".")
-        for path in _files(context, _Comparison(context.ignore.length, parcel), ""):
+        for path in _paths_to_pack(context, _Comparison(context.ignore.length, parcel), ""):
             if path != context.dockerfile:
                 _add(tar, context.folder / path, path)
         _add_text(tar, context)
@@ -200,7 +200,7 @@ class _Comparison:
             )
 
 
-def _files(context: BuildContext, comparison: _Comparison, below: str) -> Iterator[str]:
+def _paths_to_pack(context: BuildContext, comparison: _Comparison, below: str) -> Iterator[str]:
     """Yields the paths to pack, each folder before its content. Does not follow symbolic links."""
     with os.scandir(context.folder / below) as scan:
         entries = sorted(scan, key=lambda entry: entry.name)
@@ -211,7 +211,7 @@ def _files(context: BuildContext, comparison: _Comparison, below: str) -> Iterat
         if not left_out:
             yield path
         if entry.is_dir(follow_symlinks=False) and context.goes_into(path, left_out):
-            yield from _files(context, comparison, path)
+            yield from _paths_to_pack(context, comparison, path)
 
 
 def _add(tar: tarfile.TarFile, file: Path, name: str) -> None:

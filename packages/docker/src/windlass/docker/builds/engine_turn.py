@@ -86,7 +86,7 @@ class EngineTurn:
     async def is_free(self, service: str) -> bool:
         """Returns whether no other service has a valid mark, so that a build of this service could start
         immediately."""
-        return not self._marks_of_others(await self._marks(), self._holder(service))
+        return not self._marks_of_others(await self._marks(), self._holder_name(service))
 
     @asynccontextmanager
     async def of(self, service: str) -> AsyncIterator[None]:
@@ -118,7 +118,7 @@ class EngineTurn:
     async def _wait_for_turn(self, service: str) -> None:
         if await self.is_free(service) and await self._begin(service):
             return
-        async with self._marked(service, waits=True) as waiting:
+        async with self._hold_mark(service, waits=True) as waiting:
             while await self._is_behind(waiting) or not await self._begin(service):  # noqa: ASYNC110 (others end)
                 # A random pause, so that two servers seldom try at the same time.
                 await asyncio.sleep(_RETRY_PAUSE * random.random())  # noqa: S311
@@ -136,7 +136,7 @@ class EngineTurn:
         """Creates a building mark for a service. Returns False, and removes the mark, if another service
         builds."""
         async with AsyncExitStack() as turn:
-            mark = await turn.enter_async_context(self._marked(service, waits=False))
+            mark = await turn.enter_async_context(self._hold_mark(service, waits=False))
             if any(other.since is None for other in self._marks_of_others(await self._marks(), mark.holder)):
                 return False
             self._turn = turn.pop_all()
@@ -150,15 +150,15 @@ class EngineTurn:
                 self._ended.set()
 
     @asynccontextmanager
-    async def _marked(self, service: str, *, waits: bool) -> AsyncIterator[_TurnMark]:
+    async def _hold_mark(self, service: str, *, waits: bool) -> AsyncIterator[_TurnMark]:
         """Creates a mark and renews it during the block. If its removal fails, the mark becomes stale."""
-        labels = {LABEL: self._installation, HOLDER: self._holder(service)}
+        labels = {LABEL: self._installation, HOLDER: self._holder_name(service)}
         names: list[str] = []
         renewal: asyncio.Task[None] | None = None
         try:
             mark = await self._make(names, {**labels, WAITS_SINCE: ""} if waits else labels)
             kept = {**labels, WAITS_SINCE: str(mark.since)} if waits else labels
-            renewal = asyncio.create_task(self._renew(names, kept))
+            renewal = asyncio.create_task(self._renew_mark(names, kept))
             self._renewals.add(renewal)
             yield mark
         finally:
@@ -169,7 +169,7 @@ class EngineTurn:
             with suppress(Away, EngineRefused):
                 await asyncio.shield(self._remove_left())
 
-    async def _renew(self, names: list[str], labels: dict[str, str]) -> None:
+    async def _renew_mark(self, names: list[str], labels: dict[str, str]) -> None:
         while True:
             await asyncio.sleep(RENEWAL_INTERVAL)
             try:
@@ -205,7 +205,7 @@ class EngineTurn:
             if refused.status not in (404, 409):
                 raise
 
-    def _holder(self, service: str) -> str:
+    def _holder_name(self, service: str) -> str:
         return f"{self._installation}/{service}"
 
     def _marks_of_others(self, marks: list[_TurnMark], holder: str) -> list[_TurnMark]:

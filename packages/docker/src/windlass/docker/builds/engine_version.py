@@ -53,14 +53,14 @@ def step_with_volumes(dockerfile: Dockerfile, *, of_bases: bool) -> int:
     """Returns the line of the first RUN that has volumes with the classic builder; 0 if there is none.
     `of_bases`: whether base images have some."""
     has_some = of_bases
-    for line, name in _steps(dockerfile):
+    for line, name in _instruction_lines(dockerfile):
         if name == "RUN" and has_some:
             return line
         has_some = has_some or name == "VOLUME"
     return 0
 
 
-def _steps(dockerfile: Dockerfile) -> Iterable[tuple[int, str]]:
+def _instruction_lines(dockerfile: Dockerfile) -> Iterable[tuple[int, str]]:
     for stage in dockerfile.stages:
         for each in stage.instructions:
             yield each.line, each.text.split(maxsplit=1)[0].upper() if each.name == "ONBUILD" else each.name

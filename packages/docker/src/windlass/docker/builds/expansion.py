@@ -112,7 +112,7 @@ class _SizeCount:
         self._expanded = self._repeated = self._ports = 0
 
     def add(self, each: Instruction) -> None:
-        self._expanded += sum(map(self._size, _expanded_texts(each)))
+        self._expanded += sum(map(self._expanded_size, _expanded_texts(each)))
         self._repeated += self._values
         if self._expanded > MAX_EXPANDED_LENGTH or self._repeated > MAX_REPEATED_LENGTH:
             raise DockerfileError(
@@ -132,15 +132,15 @@ class _SizeCount:
             for name, value in pairs(each, self._escape):
                 if _SPECIAL_CHARACTER_PATTERN.search(name):
                     raise DockerfileError(each.line, "write names in ENV without quotes and variables")
-                self._set(name, self._size(value), several=self._can_be_several(value))
+                self._set(name, self._expanded_size(value), several=self._can_be_several(value))
         elif each.name == "ARG":
             for argument in arguments(each, self._escape):
                 given, default = self._given.get(argument.name, ""), argument.default or ""
                 several = bool(_PORT_SEPARATORS_PATTERN.search(given)) or self._can_be_several(default)
-                self._set(argument.name, max(self._size(default), len(given)), several=several)
+                self._set(argument.name, max(self._expanded_size(default), len(given)), several=several)
         elif each.name not in _NOT_REPEATED:
             # Relative WORKDIRs are appended to each other, so that each adds to the total.
-            self._values += len(each.text) if each.name in _NOT_EXPANDED else self._size(each.text)
+            self._values += len(each.text) if each.name in _NOT_EXPANDED else self._expanded_size(each.text)
 
     def _set(self, name: str, length: int, *, several: bool) -> None:
         before = self._lengths.get(name, 0)
@@ -150,7 +150,7 @@ class _SizeCount:
         if several:
             self._several.add(name)
 
-    def _size(self, text: str) -> int:
+    def _expanded_size(self, text: str) -> int:
         size = len(text)
         for variable in _VARIABLE_PATTERN.finditer(text):
             size += self._lengths.get(variable["name"], 0) if variable["name"] else self._longest

@@ -190,11 +190,11 @@ def by_digest(ref: str, image: Mapping[str, Any]) -> str:
     """Returns an immutable reference (by digest) of a checked image. Returns the name unchanged for an image
     without a registry digest, for which BuildKit uses the engine's local image."""
     digests = [str(each) for each in image.get("RepoDigests") or ()]
-    name = _repository(ref)
-    return next((each for each in digests if _repository(each) == name), ref)
+    name = _repository_of_image(ref)
+    return next((each for each in digests if _repository_of_image(each) == name), ref)
 
 
-def _repository(ref: str) -> str:
+def _repository_of_image(ref: str) -> str:
     """Returns an image name with its registry, without tag and digest."""
     path, slash, last = with_registry(ref.partition("@")[0]).rpartition("/")
     return f"{path}{slash}{last.partition(':')[0]}"
@@ -249,12 +249,12 @@ class _DockerfileWriter:
         for argument in self._read.arguments:
             _check_name(argument.line, argument.name)
             default = "" if argument.default is None else f"={argument.default}"
-            yield self._line(argument.line, f"ARG {argument.name}{default}")
+            yield self._checked_line(argument.line, f"ARG {argument.name}{default}")
         for stage, start in zip(self._read.stages, self._read.starts, strict=True):
             yield self._write_from(stage, start)
             yield f"ARG {SCOPE_ARGUMENT}={self._around.scope}"
             yield from self._emptied_labels(stage)
-            yield from self._stage(stage)
+            yield from self._stage_lines(stage)
 
     def is_plain(self) -> bool:
         """Returns whether both builders create the same image from the target stage. Unlike BuildKit, the
@@ -269,7 +269,7 @@ class _DockerfileWriter:
         for stage in reversed(stages):
             if stage.index not in needed or not self._is_plain_stage(stage):
                 return False
-            needed |= self._needs(stage)
+            needed |= self._needed_stages(stage)
         return True
 
     def _is_plain_stage(self, stage: Stage) -> bool:
@@ -286,7 +286,7 @@ class _DockerfileWriter:
             for argument in instructions.arguments(instruction, self._read.escape)
         )
 
-    def _needs(self, stage: Stage) -> set[int]:
+    def _needed_stages(self, stage: Stage) -> set[int]:
         """Returns the indexes of the stages on which a stage depends."""
         origins = [value for each in stage.instructions for name, value in each.flags if name == "from"]
         base = self._read.read(stage.line, stage.base, self._outer)
@@ -302,9 +302,9 @@ class _DockerfileWriter:
         if base.lower() != "scratch" and self._read.earlier(base, stage) is None:
             for _, platform in start.flags:
                 self._check_platform(stage.line, platform)
-            base = self._image(stage.line, base)
+            base = self._checked_image(stage.line, base)
         named = f" AS {stage.name}" if stage.name else ""
-        return self._line(stage.line, f"FROM {base}{named}")
+        return self._checked_line(stage.line, f"FROM {base}{named}")
 
     def _emptied_labels(self, stage: Stage) -> Iterator[str]:
         base = self._read.read(stage.line, stage.base, self._outer)
@@ -320,12 +320,12 @@ class _DockerfileWriter:
                 "and takes images for that platform only",
             )
 
-    def _stage(self, stage: Stage) -> Iterator[str]:
+    def _stage_lines(self, stage: Stage) -> Iterator[str]:
         variables: dict[str, str] = {}
         for instruction in stage.instructions:
             if self._around.hides_labels and sets_labels(instruction):
                 continue
-            line = self._line(instruction.line, self._instruction(stage, instruction, variables))
+            line = self._checked_line(instruction.line, self._instruction(stage, instruction, variables))
             _check_heredocs(instruction, line)
             yield line
             for heredoc in instruction.heredocs:
@@ -336,29 +336,38 @@ class _DockerfileWriter:
         """Records ENV and ARG values, so that error messages can show the URL in an ADD."""
         if instruction.name == "ENV":
             for name, value in instructions.pairs(instruction, self._read.escape):
-                variables[name] = self._value(value, variables)
+                variables[name] = self._replace_variables(value, variables)
         elif instruction.name == "ARG":
             for argument in instructions.arguments(instruction, self._read.escape):
-                default = self._value(argument.default or "", variables) or self._outer.get(argument.name, "")
+                default = self._replace_variables(argument.default or "", variables) or self._outer.get(
+                    argument.name, ""
+                )
                 variables.setdefault(argument.name, self._around.arguments.get(argument.name, default))
 
     def _instruction(self, stage: Stage, instruction: Instruction, variables: Mapping[str, str]) -> str:
         self._check_flags(instruction)
         match instruction.name:
             case "ADD":
-                return f"ADD {_flags(instruction.flags)}{self._sources(instruction, variables)}"
+                return (
+                    f"ADD {_joined_flags(instruction.flags)}{self._prefixed_sources(instruction, variables)}"
+                )
             case "COPY":
                 flags = [
-                    (name, self._copied(stage, instruction.line, value) if name == "from" else value)
+                    (
+                        name,
+                        self._checked_copy_origin(stage, instruction.line, value)
+                        if name == "from"
+                        else value,
+                    )
                     for name, value in instruction.flags
                 ]
-                return f"COPY {_flags(flags)}{instruction.text}"
+                return f"COPY {_joined_flags(flags)}{instruction.text}"
             case "ARG" | "ENV":
                 _check_names(instruction, self._read.escape)
             case "RUN":
                 written = [self._run_flag(stage, instruction.line, *flag) for flag in instruction.flags]
                 flags = [flag for flag in written if flag[1]]
-                return f"RUN {_flags(flags)}{instruction.text}"
+                return f"RUN {_joined_flags(flags)}{instruction.text}"
             case "ONBUILD":
                 inner = instructions.instruction(instruction.line, instruction.text, self._read.escape)
                 if inner.name == "RUN":
@@ -367,11 +376,11 @@ class _DockerfileWriter:
                         "write the RUN step into the stage that needs it: ONBUILD RUN is not run here",
                     )
                 return f"ONBUILD {self._instruction(stage, inner, variables)}"
-        return f"{instruction.name} {_flags(instruction.flags)}{instruction.text}".rstrip()
+        return f"{instruction.name} {_joined_flags(instruction.flags)}{instruction.text}".rstrip()
 
     # ADD
 
-    def _sources(self, instruction: Instruction, variables: Mapping[str, str]) -> str:
+    def _prefixed_sources(self, instruction: Instruction, variables: Mapping[str, str]) -> str:
         """Prefixes each ADD source with `./`, so that it is a file of the repository whatever its variables
         contain."""
         if instruction.json is not None:
@@ -385,7 +394,7 @@ class _DockerfileWriter:
         return " ".join([*(_local_source(source, instruction) for source in sources), target])
 
     def _check_source(self, instruction: Instruction, source: str, variables: Mapping[str, str]) -> None:
-        meant = self._value(source, variables)
+        meant = self._replace_variables(source, variables)
         if _REMOTE_SOURCE_PATTERN.match(meant):
             raise BuildRefused(
                 instruction.line,
@@ -393,7 +402,7 @@ class _DockerfileWriter:
                 "ADD takes files of the repository only",
             )
 
-    def _value(self, text: str, variables: Mapping[str, str]) -> str:
+    def _replace_variables(self, text: str, variables: Mapping[str, str]) -> str:
         """Replaces variables in an error message. Returns the text unchanged if that fails."""
         try:
             return substitute(text, variables, self._read.escape)
@@ -402,20 +411,20 @@ class _DockerfileWriter:
 
     # Images
 
-    def _origin(self, stage: Stage, line: int, ref: str) -> str:
+    def _checked_origin(self, stage: Stage, line: int, ref: str) -> str:
         """Checks the stage or image of a `from` option, and returns its reference."""
         if "$" in ref:
             raise BuildRefused(line, f"from={_shorten(ref)}: name a stage or an image without variables")
         is_own = self._read.earlier(ref, stage) is not None or ref.lower() == "scratch"
-        return ref if is_own else self._image(line, ref)
+        return ref if is_own else self._checked_image(line, ref)
 
-    def _copied(self, stage: Stage, line: int, ref: str) -> str:
+    def _checked_copy_origin(self, stage: Stage, line: int, ref: str) -> str:
         """Returns the checked `--from` of a COPY, which may also be a stage number. (In RUN --mount, BuildKit
         interprets a number as an image name.)"""
         is_number = ref.isascii() and ref.isdecimal() and int(ref[:6]) < stage.index
-        return ref if is_number else self._origin(stage, line, ref)
+        return ref if is_number else self._checked_origin(stage, line, ref)
 
-    def _image(self, line: int, ref: str) -> str:
+    def _checked_image(self, line: int, ref: str) -> str:
         if not _IMAGE_PATTERN.fullmatch(ref):
             raise BuildRefused(line, f"{_shorten(ref) or 'nothing'} is not the name of an image")
         if is_ours(ref):
@@ -427,14 +436,14 @@ class _DockerfileWriter:
 
     def _run_flag(self, stage: Stage, line: int, name: str, value: str) -> tuple[str, str]:
         if name == "mount":
-            return name, self._mount(stage, line, value)
+            return name, self._checked_mount(stage, line, value)
         if name == "network" and value.lower() in _ALLOWED_NETWORKS:
             return name, value.lower()
         if name == "security" and value.lower() == "sandbox":
             return name, value.lower()
         raise BuildRefused(line, f"leave out RUN --{name}={_shorten(value)}, which is not allowed here")
 
-    def _mount(self, stage: Stage, line: int, value: str) -> str:
+    def _checked_mount(self, stage: Stage, line: int, value: str) -> str:
         """Returns the checked options of a mount; empty for one that is left out."""
         options = [part.partition("=") for part in value.split(",")]
         flags = {name.lower(): text for name, _, text in options}
@@ -455,7 +464,7 @@ class _DockerfileWriter:
             self.leaves_out_caches = True
             return ""
         written = [
-            (name, equals, self._origin(stage, line, text) if name.lower() == "from" else text)
+            (name, equals, self._checked_origin(stage, line, text) if name.lower() == "from" else text)
             for name, equals, text in options
         ]
         if kind == "cache":
@@ -494,7 +503,7 @@ class _DockerfileWriter:
                 f"{instruction.name}: write the flag {_shorten(value)} without quotes and backslashes",
             )
 
-    def _line(self, number: int, line: str) -> str:
+    def _checked_line(self, number: int, line: str) -> str:
         if "\n" in line or line.rstrip().endswith(self._read.escape):
             raise BuildRefused(number, f"it must not end with {self._read.escape}")
         return line
@@ -562,7 +571,7 @@ def _local_source(source: str, instruction: Instruction) -> str:
     return source if is_heredoc else f"./{source}"
 
 
-def _flags(flags: Iterable[tuple[str, str]]) -> str:
+def _joined_flags(flags: Iterable[tuple[str, str]]) -> str:
     return "".join(f"--{name}={value} " if value else f"--{name} " for name, value in flags)
 
 

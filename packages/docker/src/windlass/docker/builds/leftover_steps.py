@@ -72,7 +72,7 @@ class LeftSteps:
     async def _wait(self, say: Say) -> None:
         began, is_told = _loop_time(), False
         while await _count_interfaces(self._docker):
-            self._see()
+            self._record_sighting()
             if _loop_time() - self._seen[0] > _TIMEOUT:
                 raise BuildError(
                     "Have the operator end what is left of builds on the machine of the Docker engine with "
@@ -86,7 +86,7 @@ class LeftSteps:
             await asyncio.sleep(_CHECK_INTERVAL)
         self._seen = (-math.inf, -math.inf)
 
-    def _see(self) -> None:
+    def _record_sighting(self) -> None:
         """Records a sighting of leftover steps. Builds share the start of the wait, so that later builds do
         not wait longer than the first."""
         first, last = self._seen
@@ -108,7 +108,7 @@ async def _count_interfaces(docker: Docker) -> int:
             return 0
         raise
     name = str((bridge.get("Options") or {}).get(_BRIDGE_NAME, "docker0"))
-    interfaces = await in_thread(_interfaces, name, _subnets(bridge), docker.host)
+    interfaces = await in_thread(_interfaces, name, _bridge_subnets(bridge), docker.host)
     if not interfaces:
         return 0
     # The list of containers is read after the interfaces, so that a container that starts meanwhile is not
@@ -117,7 +117,7 @@ async def _count_interfaces(docker: Docker) -> int:
     return max(0, interfaces - len(bridge.get("Containers") or {}))
 
 
-def _subnets(bridge: dict[str, Any]) -> list[str]:
+def _bridge_subnets(bridge: dict[str, Any]) -> list[str]:
     """Returns the subnets of a bridge. The engine that has created the bridge does not report the bridge's
     own address."""
     configs = (bridge.get("IPAM") or {}).get("Config") or ()

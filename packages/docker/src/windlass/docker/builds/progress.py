@@ -64,32 +64,32 @@ class LineSplitter:
 
     def __init__(self, say: Say, is_full: Callable[[], bool] = lambda: False) -> None:
         """`is_full`: whether no further line is logged. Then only the end of the output is kept."""
-        self._say, self._is_full = say, is_full
+        self._log_line, self._is_full = say, is_full
         self._rest = b""
 
     def feed(self, text: bytes) -> None:
         data, at = self._rest + text, 0
         while not self._is_full() and (end := data.find(b"\n", at)) >= 0:
-            self._line(data[at:end])
+            self._report_line(data[at:end])
             at = end + 1
         self._rest = data[at:]
         if self._is_full():
             self._rest = self._rest[-MAX_KEPT_BYTES:]
             return
         while len(self._rest) >= MAX_LINE_BYTES:
-            self._line(self._rest[:MAX_LINE_BYTES])
+            self._report_line(self._rest[:MAX_LINE_BYTES])
             self._rest = self._rest[MAX_LINE_BYTES:]
 
     def close(self) -> None:
         rest, self._rest = self._rest.removesuffix(b"\n"), b""
         for line in rest.split(b"\n")[-MAX_KEPT_LINES:] if rest else ():
-            self._line(line)
+            self._report_line(line)
 
-    def _line(self, line: bytes) -> None:
+    def _report_line(self, line: bytes) -> None:
         # Only the last state of a progress bar, which overwrites itself.
         shown = _COLOUR_PATTERN.sub(b"", line).rstrip(b"\r").rpartition(b"\r")[2]
         for cut in range(0, len(shown), MAX_LINE_BYTES) or (0,):
-            self._say(shown[cut : cut + MAX_LINE_BYTES].decode(errors="replace"))
+            self._log_line(shown[cut : cut + MAX_LINE_BYTES].decode(errors="replace"))
 
 
 class BuildProgress:
@@ -114,46 +114,46 @@ class BuildProgress:
     def take(self, message: Mapping[str, Any]) -> None:
         """Raises EngineRefused for a message that no Docker engine sends: an organization may control it."""
         try:
-            self._take(message)
+            self._handle_message(message)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise EngineRefused(500, NOT_AN_ENGINE) from error
 
-    def _take(self, message: Mapping[str, Any]) -> None:
+    def _handle_message(self, message: Mapping[str, Any]) -> None:
         if "stream" in message:
             self._write(str(message["stream"]))
         elif message.get("id") == "moby.buildkit.trace":
-            self._trace(base64.b64decode(message["aux"]))
+            self._handle_trace(base64.b64decode(message["aux"]))
         elif "error" in message:
             detail = message.get("errorDetail") or {}
-            self.error = _shortened(str(detail.get("message") or message["error"]))
+            self.error = _shorten_middle(str(detail.get("message") or message["error"]))
         elif "status" in message and "progressDetail" not in message:
-            self._say(str(message["status"]))
+            self._log_line(str(message["status"]))
 
     def close(self) -> None:
         self._classic.close()
         for lines in self._lines.values():
             lines.close()
 
-    def _say(self, line: str) -> None:
+    def _log_line(self, line: str) -> None:
         self._said += 1
         if self._said <= MAX_LOGGED_LINES:
-            self._shown(self._masked(line))
+            self._shown(self._mask_scope(line))
         elif self._said == MAX_LOGGED_LINES + 1:
             self._shown("(the build writes more than can be kept; the rest is left out)")
 
     def _is_full(self) -> bool:
         return self._said > MAX_LOGGED_LINES
 
-    def _masked(self, text: str) -> str:
+    def _mask_scope(self, text: str) -> str:
         return text.replace(self._scope, MASK) if self._scope else text
 
     @property
     def failure(self) -> str:
         """Returns an error message with a remedy and the reason of the failure, in terms of the
         Dockerfile."""
-        return self._masked(self._reason())
+        return self._mask_scope(self._failure_reason())
 
-    def _reason(self) -> str:
+    def _failure_reason(self) -> str:
         code = _EXIT_CODE_PATTERN.search(self.error)
         why = f"it exited with code {code[1]}" if code else self.error
         if code and (line := error_line(self._last)):
@@ -173,7 +173,10 @@ class BuildProgress:
 
     def _classic_line(self, line: str) -> None:
         if _STEP_PATTERN.match(line):
-            self._step, self._layer_is_ours = _shortened(line.partition(" : ")[2]), " : FROM " not in line
+            self._step, self._layer_is_ours = (
+                _shorten_middle(line.partition(" : ")[2]),
+                " : FROM " not in line,
+            )
             self._last.clear()
         elif line == " ---> Using cache":
             self._layer_is_ours = False
@@ -181,9 +184,9 @@ class BuildProgress:
             self.named.append(match[1])
         if line.strip():
             self._last.append(line[:MAX_KEPT_LINE_LENGTH])
-            self._say(line)
+            self._log_line(line)
 
-    def _trace(self, message: bytes) -> None:
+    def _handle_trace(self, message: bytes) -> None:
         steps, outputs = trace.read(message)
         for step in steps:
             self._report_step(step)
@@ -194,14 +197,14 @@ class BuildProgress:
         if step.error:
             self._lines_of(step.digest).close()
             if "context canceled" not in step.error or not self._step:
-                self._step = _shortened(step.name)
+                self._step = _shorten_middle(step.name)
                 self._last = self._outputs.get(step.digest, self._last)
         if not step.started or step.digest in self._told or step.name.startswith(_HIDDEN_STEPS):
             return
         if len(self._told) >= MAX_NAMED_STEPS:
             return
         self._told.add(step.digest)
-        self._say(f"{step.name} (from the cache)" if step.cached else step.name)
+        self._log_line(f"{step.name} (from the cache)" if step.cached else step.name)
 
     def _lines_of(self, digest: str) -> LineSplitter:
         if digest not in self._lines:
@@ -213,13 +216,13 @@ class BuildProgress:
 
             def take(line: str) -> None:
                 last.append(line[:MAX_KEPT_LINE_LENGTH])
-                self._say(line)
+                self._log_line(line)
 
             self._lines[digest] = LineSplitter(take, self._is_full)
         return self._lines[digest]
 
 
-def _shortened(text: str) -> str:
+def _shorten_middle(text: str) -> str:
     """Returns the beginning and the end of a long text. Its middle is what a step chose."""
     half = MAX_REASON_LENGTH // 2
     return text if len(text) <= MAX_REASON_LENGTH else f"{text[:half]}…{text[-half:]}"

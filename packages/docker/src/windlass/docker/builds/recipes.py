@@ -51,17 +51,17 @@ def choose_dockerfile(order: Order, caches: bool) -> ChosenDockerfile:
     if order.settings.builder == FILES_BUILDER:
         return ChosenDockerfile(files_of(order), None)
     if order.settings.is_dockerfile_left_out:
-        return _of_recipe(order, folder, caches)
+        return _dockerfile_of_recipe(order, folder, caches)
     if files := dockerfile_of(order, folder):
-        return _of_repository(order, folder, files)
+        return _dockerfile_of_repository(order, folder, files)
     if order.settings.builder == "DOCKERFILE":
         raise BuildError(
             "builder: add a Dockerfile, or set builder to AUTO: there is none in the folder that is deployed."
         )
-    return _of_recipe(order, folder, caches)
+    return _dockerfile_of_recipe(order, folder, caches)
 
 
-def _of_repository(order: Order, folder: Path, files: BuildContext) -> ChosenDockerfile:
+def _dockerfile_of_repository(order: Order, folder: Path, files: BuildContext) -> ChosenDockerfile:
     """Returns the repository's Dockerfile, with the port of its web process in the notes."""
     choice = DockerfileChoice(
         path=order.dockerfile,
@@ -71,10 +71,10 @@ def _of_repository(order: Order, folder: Path, files: BuildContext) -> ChosenDoc
     )
     recipe = plan_of(tree_of(folder), order.settings, choice).recipe
     notes = msgspec.structs.replace(_notes_of_procfile(folder), web_port=recipe.port)
-    return ChosenDockerfile(files, order.stage, notes, tuple(_described(recipe, "start", "port")))
+    return ChosenDockerfile(files, order.stage, notes, tuple(_detected_values(recipe, "start", "port")))
 
 
-def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
+def _dockerfile_of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
     tree = tree_of(folder)
     recipe = plan_of(tree, order.settings).recipe
     if not recipe.is_runnable and not order.settings.has_command:
@@ -106,7 +106,7 @@ def _of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDockerfile:
         ignore=dockerignore.Ignore((*dockerignore.read(NOT_SENT).patterns, *theirs.patterns)),
         outside=True,
     )
-    return ChosenDockerfile(files, None, _notes_of_recipe(recipe), tuple(_lines(recipe, text)))
+    return ChosenDockerfile(files, None, _notes_of_recipe(recipe), tuple(_build_log_lines(recipe, text)))
 
 
 def _workspace_of(recipe: Recipe, order: Order, folder: Path) -> Package | None:
@@ -173,15 +173,15 @@ def _notes_of_recipe(recipe: Recipe) -> ImageNotes:
     )
 
 
-def _described(recipe: Recipe, *names: str) -> Iterator[str]:
+def _detected_values(recipe: Recipe, *names: str) -> Iterator[str]:
     """Yields lines for the build log: the values with these names, or all."""
     for name, value, reason in recipe.values:
         if name in names or not names:
             yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
 
 
-def _lines(recipe: Recipe, text: str) -> Iterator[str]:
-    yield from _described(recipe)
+def _build_log_lines(recipe: Recipe, text: str) -> Iterator[str]:
+    yield from _detected_values(recipe)
     yield from (problem for problem in recipe.problems if problem != advice_for(recipe))
     yield "The image is built by this Dockerfile:"
     yield from (f"  {line}" for line in text.splitlines())

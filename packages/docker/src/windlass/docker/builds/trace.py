@@ -34,7 +34,7 @@ class Output(Struct, frozen=True):
 
 def read(message: bytes) -> tuple[list[Vertex], list[Output]]:
     steps, outputs = [], []
-    for number, value in _fields(message):
+    for number, value in _protobuf_fields(message):
         if isinstance(value, bytes):
             if number == 1:
                 steps.append(_vertex(value))
@@ -44,41 +44,41 @@ def read(message: bytes) -> tuple[list[Vertex], list[Output]]:
 
 
 def _vertex(message: bytes) -> Vertex:
-    fields = dict(_fields(message))
+    fields = dict(_protobuf_fields(message))
     return Vertex(
-        digest=_text(fields.get(1)),
-        name=_text(fields.get(3)),
+        digest=_decoded_text(fields.get(1)),
+        name=_decoded_text(fields.get(3)),
         cached=bool(fields.get(4)),
         started=5 in fields,
         completed=6 in fields,
-        error=_text(fields.get(7)),
+        error=_decoded_text(fields.get(7)),
     )
 
 
 def _output(message: bytes) -> Output:
-    fields = dict(_fields(message))
+    fields = dict(_protobuf_fields(message))
     text = fields.get(4, b"")
-    return Output(_text(fields.get(1)), text if isinstance(text, bytes) else b"")
+    return Output(_decoded_text(fields.get(1)), text if isinstance(text, bytes) else b"")
 
 
-def _text(value: int | bytes | None) -> str:
+def _decoded_text(value: int | bytes | None) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else ""
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+def _protobuf_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yields the number and value of each protocol buffer field; see
     https://protobuf.dev/programming-guides/encoding/"""
     at = 0
     while at < len(message):
-        key, at = _varint(message, at)
+        key, at = _read_varint(message, at)
         match key & 7:
             case 0:
-                number, at = _varint(message, at)
+                number, at = _read_varint(message, at)
                 yield key >> 3, number
             case 1:
                 at += 8
             case 2:
-                length, at = _varint(message, at)
+                length, at = _read_varint(message, at)
                 yield key >> 3, message[at : at + length]
                 at += length
             case 5:
@@ -87,7 +87,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
                 raise ValueError(f"no such kind of field: {kind}")
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     """Returns a number, and the place after it. Raises ValueError for one that is longer than the format
     allows: a long one takes a time that grows with the square of its length."""
     value = shift = 0

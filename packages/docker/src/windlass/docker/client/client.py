@@ -198,7 +198,7 @@ class Docker:
             auth=auth,
         ) as response:
             if response.status >= 400:
-                raise await self._no(response)
+                raise await self._refusal_error(response)
             yield EngineAnswer(response, self.translated, self.keep_pace)
 
     async def headers(self, path: str, params: Mapping[str, object]) -> Mapping[str, str]:
@@ -222,7 +222,7 @@ class Docker:
         """Returns the headers of a ping. Does not negotiate or cache the API version."""
         async with self._request("GET", "/_ping", timeout=CONNECT_TIMEOUT) as response:
             if response.status >= 400:
-                raise await self._no(response)
+                raise await self._refusal_error(response)
             return dict(response.headers)
 
     async def close(self) -> None:
@@ -267,10 +267,10 @@ class Docker:
         if not self._transport.engine_id:
             return []
         trace = aiohttp.TraceConfig()
-        trace.on_connection_create_end.append(self._recognise)
+        trace.on_connection_create_end.append(self._check_engine_identity)
         return [trace]
 
-    async def _recognise(self, session: aiohttp.ClientSession, context: Any, _: object) -> None:
+    async def _check_engine_identity(self, session: aiohttp.ClientSession, context: Any, _: object) -> None:
         """Raises WrongEngine if the engine at the address is not the expected engine."""
         import aiohttp  # noqa: PLC0415 (as above)
 
@@ -319,7 +319,7 @@ class Docker:
             response = await session.request(
                 method,
                 self._base + path,
-                params=_query(params or {}),
+                params=_query_parameters(params or {}),
                 data=sent,
                 headers=headers,
                 allow_redirects=False,
@@ -334,11 +334,11 @@ class Docker:
         """Returns the newest API version that both sides support."""
         async with self._request("GET", "/version", timeout=CONNECT_TIMEOUT) as response:
             if response.status >= 400:
-                raise await self._no(response)
+                raise await self._refusal_error(response)
             with self.translated():
                 version = an_object(decode(await read_short(response)))
-        theirs = _numbers(str(version.get("ApiVersion", "")))
-        least = _numbers(str(version.get("MinAPIVersion", "")))
+        theirs = _version_numbers(str(version.get("ApiVersion", "")))
+        least = _version_numbers(str(version.get("MinAPIVersion", "")))
         if theirs < OLDEST_API_VERSION:
             raise EngineRefused(
                 400, "The Docker engine is too old: Windlass needs Docker 20.10 (API 1.41) or newer"
@@ -346,7 +346,7 @@ class Docker:
         chosen = max(min(theirs, NEWEST_API_VERSION), least)
         return ".".join(map(str, chosen))
 
-    async def _no(self, response: aiohttp.ClientResponse) -> Away | EngineRefused:
+    async def _refusal_error(self, response: aiohttp.ClientResponse) -> Away | EngineRefused:
         with self.translated():
             text = (await read_short(response)).decode(errors="replace").strip()
         try:
@@ -368,15 +368,15 @@ class Docker:
             raise Away(self._transport.explain(error)) from error
 
 
-def _query(params: Mapping[str, object]) -> dict[str, str]:
-    return {name: _word(value) for name, value in params.items() if value is not None}
+def _query_parameters(params: Mapping[str, object]) -> dict[str, str]:
+    return {name: _parameter_text(value) for name, value in params.items() if value is not None}
 
 
-def _word(value: object) -> str:
+def _parameter_text(value: object) -> str:
     if isinstance(value, bool):
         return "1" if value else "0"
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))

@@ -48,7 +48,7 @@ async def limited_memory(docker: Docker) -> AsyncIterator[None]:
     """Raises EngineRefused in the block if the engine's memory grows too much. Concurrent calls are cancelled
     together. An engine whose process is not visible, for example on another machine, is not limited."""
     process = await in_thread(_process_of, docker.host)
-    before = _resident(process)
+    before = _resident_bytes(process)
     if not process or not before:
         yield
         return
@@ -85,10 +85,10 @@ class PullBackoff:
             yield
         except EngineRefused as refused:
             if refused.message == TOO_MUCH and org:
-                self._extend(org)
+                self._extend_pause(org)
             raise
 
-    def _extend(self, org: str) -> None:
+    def _extend_pause(self, org: str) -> None:
         last = self._pauses.get(org)
         pause = 0.0 if last is None else min(max(2 * last[0], FIRST_PAUSE), MAX_PAUSE)
         self._pauses[org] = (pause, time.monotonic() + pause)
@@ -104,7 +104,7 @@ def is_limited(host: str, proc: Path = Path("/proc"), groups: Path = _CGROUP_FOL
         lines = (proc / str(_process_of(host)) / "cgroup").read_text().splitlines()
     except OSError:
         return None
-    return limits_memory(group for line in lines for group in _groups(line, groups))
+    return limits_memory(group for line in lines for group in _memory_cgroups(line, groups))
 
 
 def is_preferred(host: str, proc: Path = Path("/proc")) -> bool:
@@ -115,7 +115,7 @@ def is_preferred(host: str, proc: Path = Path("/proc")) -> bool:
     return False
 
 
-def _groups(line: str, groups: Path) -> Iterator[str]:
+def _memory_cgroups(line: str, groups: Path) -> Iterator[str]:
     """Yields the control group in a line of /proc/PID/cgroup and all its parents, if the hierarchy controls
     memory."""
     number, controllers, path = line.split(":", 2)
@@ -126,12 +126,12 @@ def _groups(line: str, groups: Path) -> Iterator[str]:
 
 
 async def _end_above(most: int, process: int, limit: asyncio.Timeout) -> None:
-    while _resident(process) <= most:  # noqa: ASYNC110 (another process grows)
+    while _resident_bytes(process) <= most:  # noqa: ASYNC110 (another process grows)
         await asyncio.sleep(_CHECK_INTERVAL)
     limit.reschedule(0)
 
 
-def _resident(process: int) -> int:
+def _resident_bytes(process: int) -> int:
     """Returns the resident memory of a process in bytes; 0 if the process does not exist."""
     with suppress(OSError, ValueError, IndexError):
         return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE_BYTES
@@ -153,12 +153,14 @@ def _process_of(host: str) -> int:
 
 def _only_engine() -> int:
     found = [
-        entry.parent.name for entry in Path("/proc").glob("[0-9]*/comm") if _name(entry) == _ENGINE_COMMAND
+        entry.parent.name
+        for entry in Path("/proc").glob("[0-9]*/comm")
+        if _process_name(entry) == _ENGINE_COMMAND
     ]
     return int(found[0]) if len(found) == 1 else 0
 
 
-def _name(entry: Path) -> str:
+def _process_name(entry: Path) -> str:
     with suppress(OSError):
         return entry.read_text()
     return ""

@@ -232,19 +232,19 @@ _PULL_ERRORS: Final = (
 def is_undecided(message: str) -> bool:
     """Returns whether the failure leaves open whether the image exists: the registry is unavailable, or
     limits requests."""
-    return _reason(message)[0] in (_UNREACHABLE_ERRORS, _RATE_LIMIT_ERRORS)
+    return _pull_error_reason(message)[0] in (_UNREACHABLE_ERRORS, _RATE_LIMIT_ERRORS)
 
 
 def why_not_pulled(ref: str, message: str, *, has_login: bool = False) -> str:
     """Returns the remedy for a failed pull. Omits the engine's own message where possible, because it
     contains addresses of the engine's network."""
     how = "with the login of its registry" if has_login else "without a password"
-    if words := _reason(message)[1]:
+    if words := _pull_error_reason(message)[1]:
         return words.format(ref=ref, tag=ref.rpartition(":")[2], how=how)
     return f"Check the name and the tag of the image: {ref} cannot be pulled: {message}"
 
 
-def _reason(message: str) -> tuple[str, str]:
+def _pull_error_reason(message: str) -> tuple[str, str]:
     """Returns the first matching entry of `_PULL_ERRORS`; two empty texts if none matches."""
     fitting = (reason for reason in _PULL_ERRORS if re.search(reason[0], message, re.IGNORECASE))
     return next(fitting, ("", ""))

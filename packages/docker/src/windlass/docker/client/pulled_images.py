@@ -58,20 +58,20 @@ class PulledImages:
         self._docker, self._folder = docker, folder
 
     async def note_pull(self, user: ImageUser, ref: str, id: str) -> None:
-        with _logged(ref):
+        with _log_failed_note(ref):
             await in_thread(self._write, user, PulledImage(ref, id, user.org))
             await self._evict(user.org)
 
     async def note_use(self, user: ImageUser, ref: str, id: str) -> None:
         """Records that a service uses an image that is already on the engine. Does nothing if Windlass did
         not pull the image, by this name or another one."""
-        with _logged(ref):
+        with _log_failed_note(ref):
             await in_thread(self._join, user, PulledImage(ref, id, user.org))
 
     async def keep(self, service: str, use: Literal["run", "build"], refs: Collection[str]) -> None:
         """Removes a service's notes for all images except `refs`, and the images that no other service
         uses."""
-        for path, noted in await in_thread(self._notes, service, use):
+        for path, noted in await in_thread(self._read_notes, service, use):
             if noted.ref not in refs:
                 await self._release(path, noted)
 
@@ -80,10 +80,10 @@ class PulledImages:
             await self.keep(service, use, ())
 
     async def services(self) -> Collection[str]:
-        return {path.parent.parent.name for path, _ in await in_thread(self._notes)}
+        return {path.parent.parent.name for path, _ in await in_thread(self._read_notes)}
 
     async def _evict(self, org: str) -> None:
-        noted = [entry for entry in await in_thread(self._notes) if entry[1].org == org]
+        noted = [entry for entry in await in_thread(self._read_notes) if entry[1].org == org]
         used = dict.fromkeys(image.ref for _, image in noted)  # ordered by last use
         for ref in [*used][: max(len(used) - MAX_IMAGES_OF_ORG, 0)]:
             for path, noted_image in noted:
@@ -93,7 +93,7 @@ class PulledImages:
     async def _release(self, path: Path, noted: PulledImage) -> None:
         """Removes a note, and its image unless other services use it. Keeps both while a container uses the
         image."""
-        others = [other for at, other in await in_thread(self._notes) if at != path]
+        others = [other for at, other in await in_thread(self._read_notes) if at != path]
         has_same_name = any(other.ref == noted.ref for other in others)
         if not has_same_name and not await self._is_removed(noted, others):
             return
@@ -122,28 +122,28 @@ class PulledImages:
         return True
 
     def _write(self, user: ImageUser, noted: PulledImage) -> None:
-        path = self._path(user, noted.ref)
+        path = self._note_path(user, noted.ref)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(path, msgspec.json.encode(noted))
 
     def _join(self, user: ImageUser, noted: PulledImage) -> None:
-        path = self._path(user, noted.ref)
+        path = self._note_path(user, noted.ref)
         with suppress(FileNotFoundError):
             os.utime(path)
             return
-        if same := [other for _, other in self._notes() if other.id == noted.id]:
+        if same := [other for _, other in self._read_notes() if other.id == noted.id]:
             is_pulled = any(other.ref == noted.ref and other.is_pulled for other in same)
             self._write(user, msgspec.structs.replace(noted, is_pulled=is_pulled))
 
-    def _path(self, user: ImageUser, ref: str) -> Path:
+    def _note_path(self, user: ImageUser, ref: str) -> Path:
         return self._folder / user.service / user.use / hashlib.sha256(ref.encode()).hexdigest()
 
-    def _notes(self, service: str = "*", note_kind: str = "*") -> list[tuple[Path, PulledImage]]:
+    def _read_notes(self, service: str = "*", note_kind: str = "*") -> list[tuple[Path, PulledImage]]:
         """Returns the paths and contents of notes, the least recently used first."""
-        paths = sorted(self._times(service, note_kind))
+        paths = sorted(self._note_times(service, note_kind))
         return [(path, noted) for _, path in paths if (noted := _read(path))]
 
-    def _times(self, service: str, note_kind: str) -> Iterator[tuple[float, Path]]:
+    def _note_times(self, service: str, note_kind: str) -> Iterator[tuple[float, Path]]:
         for path in self._folder.glob(f"{service}/{note_kind}/*"):
             with suppress(FileNotFoundError):
                 if not path.suffix:
@@ -151,7 +151,7 @@ class PulledImages:
 
 
 @contextmanager
-def _logged(ref: str) -> Iterator[None]:
+def _log_failed_note(ref: str) -> Iterator[None]:
     """Logs a failure to write a note, for example on a full disk. The image can be used anyway."""
     try:
         yield

@@ -112,8 +112,8 @@ async def taken_subnets(docker: Docker, pool: IPv4Network) -> list[IPv4Network]:
     """Returns the subnets of a range that are used by the engine's networks or this machine's routes."""
     networks = await docker.read_list("/networks", list[_TakenNetwork])
     configs = [network.ipam.config or () for network in networks if network.ipam is not None]
-    used = _networks(entry.subnet for config in configs for entry in config)
-    routes = await in_thread(_routes) if docker.address == LOOPBACK else []
+    used = _parse_networks(entry.subnet for config in configs for entry in config)
+    routes = await in_thread(_read_routes) if docker.address == LOOPBACK else []
     # A wider route, such as a VPN's default route, does not conflict with a subnet.
     return [
         *(subnet for subnet in used if subnet.overlaps(pool)),
@@ -121,19 +121,23 @@ async def taken_subnets(docker: Docker, pool: IPv4Network) -> list[IPv4Network]:
     ]
 
 
-def _routes() -> list[IPv4Network]:
+def _read_routes() -> list[IPv4Network]:
     with suppress(OSError, ValueError, IndexError):
         rows = [line.split() for line in _ROUTE_TABLE.read_text().splitlines()[1:]]
-        return list(_networks(f"{_address(row[1])}/{_address(row[7])}" for row in rows))
+        return list(
+            _parse_networks(
+                f"{_parse_kernel_address(row[1])}/{_parse_kernel_address(row[7])}" for row in rows
+            )
+        )
     return []
 
 
-def _address(written: str) -> IPv4Address:
+def _parse_kernel_address(written: str) -> IPv4Address:
     """Parses an address in the kernel's little-endian form: `0100000A` is 10.0.0.1."""
     return IPv4Address(bytes.fromhex(written)[::-1])
 
 
-def _networks(texts: Iterable[str]) -> Iterator[IPv4Network]:
+def _parse_networks(texts: Iterable[str]) -> Iterator[IPv4Network]:
     for text in texts:
         with suppress(ValueError):  # such as IPv6
             yield IPv4Network(text)

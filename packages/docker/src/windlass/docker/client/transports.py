@@ -190,7 +190,7 @@ class TlsTransport:
 
     @property
     def host(self) -> str:
-        return f"tcp://{_in_url(self._address)}:{self._port}"
+        return f"tcp://{_bracket_ipv6(self._address)}:{self._port}"
 
     @property
     def address(self) -> str:
@@ -231,7 +231,7 @@ class TlsTransport:
         connector = aiohttp.TCPConnector(
             ssl=tls_context(self._identity), resolver=guard, socket_factory=opened, limit=0
         )
-        return connector, f"https://{_in_url(self._address)}:{self._port}"
+        return connector, f"https://{_bracket_ipv6(self._address)}:{self._port}"
 
     def explain(self, error: Exception) -> str:
         return f"Docker engine at {self.host}: {tls_reason(error, self._address, self._port)}"
@@ -277,7 +277,7 @@ def tls_context(identity: TlsIdentity) -> ssl.SSLContext:
         key.touch(mode=0o600)
         key.write_text(identity.key)
         try:
-            context.load_cert_chain(certificate, key, password=_no_password)
+            context.load_cert_chain(certificate, key, password=_refuse_encrypted_key)
         except _Locked as error:
             raise BadIdentity("engine_key: must be a private key without a passphrase (key.pem)") from error
         except ssl.SSLError as error:
@@ -290,7 +290,7 @@ class _Locked(Exception):
     """Raised if the private key is protected by a passphrase."""
 
 
-def _no_password() -> str:
+def _refuse_encrypted_key() -> str:
     raise _Locked
 
 
@@ -303,7 +303,7 @@ def _unusable_identity(error: ssl.SSLError) -> str:
     )
 
 
-def _in_url(address: str) -> str:
+def _bracket_ipv6(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 

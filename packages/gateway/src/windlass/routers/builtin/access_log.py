@@ -118,13 +118,13 @@ class RequestEntry:
         values = {
             match[1].lower(): match[2].strip(b"\t ") for match in _LOGGED_FIELDS_PATTERN.finditer(head.fields)
         }
-        line = self._line(status, head, values)
+        line = self._access_line(status, head, values)
         if has_room:
             self._log.put(encode_line(line))
         if self._own is not None:
             self._own(line, _decode(values.get(b"referer", b"").partition(b"?")[0]))
 
-    def _line(self, status: int, head: LoggedHead, values: dict[bytes, bytes]) -> GatewayAccessLine:
+    def _access_line(self, status: int, head: LoggedHead, values: dict[bytes, bytes]) -> GatewayAccessLine:
         trace = given_trace(values.get(b"traceparent"))
         method, host = _decode(head.method), _decode(head.host)
         path = _decode(head.target.partition(b"?")[0])

@@ -38,7 +38,7 @@ class AnswerHead:
             raise Bad(502, "The head of its answer is not valid HTTP.")
         self.raw = raw
         self.status = int(line[2])
-        fields, rest = _fields(block)
+        fields, rest = _split_fields(block)
         old = line[1] == b"0"
         tokens = {token.strip() for token in fields.get(b"connection", b"").lower().split(b",")}
         self.keep = not old and b"close" not in tokens
@@ -92,7 +92,7 @@ def with_lines(answer: bytes, lines: bytes) -> bytes:
     return answer[:first] + lines + answer[first:]
 
 
-def _fields(block: bytes) -> tuple[dict[bytes, bytes], bytes]:
+def _split_fields(block: bytes) -> tuple[dict[bytes, bytes], bytes]:
     low = block.lower()
     fields: dict[bytes, bytes] = {}
     kept, at = [], 0

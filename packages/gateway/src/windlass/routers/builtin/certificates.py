@@ -106,7 +106,7 @@ class CertificateTable:
                 continue
             match stored:
                 case StoredCertificate():
-                    self._enter(stored.id, stored.facts)
+                    self._add_certificate(stored.id, stored.facts)
                 case StoredChallenge():
                     self._challenges[stored.id] = stored.challenge
         self._index_challenges()
@@ -117,10 +117,10 @@ class CertificateTable:
         """Stores a certificate. Raises RouteError if it is not usable."""
         facts = check_certificate(certificate)
         self._write(_certificate_name(id), StoredCertificate(id, facts, certificate))
-        self._enter(id, facts)
+        self._add_certificate(id, facts)
 
     def drop(self, id: str) -> None:
-        self._leave(id)
+        self._remove_certificate(id)
         self._remove(_certificate_name(id))
 
     def digests(self) -> Mapping[str, str]:
@@ -162,13 +162,13 @@ class CertificateTable:
         id = self.find(name)
         return id is not None and self._facts[id].begins <= time.time() < self._facts[id].ends
 
-    def _enter(self, id: str, facts: CertificateFacts) -> None:
-        self._leave(id)
+    def _add_certificate(self, id: str, facts: CertificateFacts) -> None:
+        self._remove_certificate(id)
         self._facts[id] = facts
         for name in dict.fromkeys(facts.names):
             self._by_name[name] = (*self._by_name.get(name, ()), id)
 
-    def _leave(self, id: str) -> None:
+    def _remove_certificate(self, id: str) -> None:
         facts = self._facts.pop(id, None)
         for name in dict.fromkeys(facts.names if facts else ()):
             left = tuple(other for other in self._by_name[name] if other != id)

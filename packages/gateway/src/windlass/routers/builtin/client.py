@@ -95,7 +95,7 @@ class ClientConnection(SendingClient):
                 return
         passed = target
         if backend.is_special:
-            if backend.rules is not None and not self._obeys(backend.rules, method, target, body):
+            if backend.rules is not None and not self._passes_rules(backend.rules, method, target, body):
                 return
             passed = backend.rewritten(target)
             if backend.site:
@@ -114,7 +114,7 @@ class ClientConnection(SendingClient):
         )
         self._send(peer)
 
-    def _obeys(self, rules: CompiledRules, method: bytes, target: bytes, body: bytes) -> bool:
+    def _passes_rules(self, rules: CompiledRules, method: bytes, target: bytes, body: bytes) -> bool:
         """Returns whether the rules of a route let a request pass. Answers it otherwise."""
         fields, shared = self._fields, self._shared
         page = rules.judge(
@@ -261,7 +261,7 @@ class ClientConnection(SendingClient):
             entry.end(page.status)
 
     def _send_page(self, page: RouterPage | ChallengeAnswer) -> None:
-        close = self._closes()
+        close = self._decide_close()
         fields = self._fields.raw
         if not (self._phase is LOST or self.transport.is_closing()):
             self.transport.write(page.rendered(fields, head_only=self.head_only, close=close))

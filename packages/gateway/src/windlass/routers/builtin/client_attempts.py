@@ -55,7 +55,7 @@ class SendingClient(InstanceClient):
         while idle and not fresh:
             upstream = idle.pop()
             if not upstream.transport.is_closing():
-                self._carry_by(upstream)
+                self._send_over(upstream)
                 return
         shared = self._shared
         self._dials = number = self._dials + 1
@@ -77,9 +77,9 @@ class SendingClient(InstanceClient):
             self._upstream = upstream
             upstream.fail_soon(self)
         else:
-            self._carry_by(upstream)
+            self._send_over(upstream)
 
-    def _carry_by(self, upstream: InstanceConnection) -> None:
+    def _send_over(self, upstream: InstanceConnection) -> None:
         self._upstream = upstream
         if self._blocked:
             upstream.pause()
@@ -187,11 +187,11 @@ class SendingClient(InstanceClient):
         attempts, backend = self.attempts, self._backend
         if attempts is None or backend is None:
             return
-        self._backend = backend = self._present_backend(attempts, backend)
+        self._backend = backend = self._current_backend(attempts, backend)
         self._send(backend.pick(attempts.avoided(backend.peers)), fresh=True)
         self._advance()
 
-    def _present_backend(self, attempts: Attempts, backend: Backend) -> Backend:
+    def _current_backend(self, attempts: Attempts, backend: Backend) -> Backend:
         """Returns the service of the request with its present instances, which may have been replaced."""
         paths = self._find(self._fields.host)
         found = paths and (paths.only or paths.match(attempts.target))

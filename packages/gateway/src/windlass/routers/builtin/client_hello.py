@@ -57,7 +57,7 @@ class NotTls(Exception):
 
 def read_hello(data: bytes) -> ClientHello:
     """Raises Incomplete or NotTls."""
-    message = _message(data)
+    message = _client_hello_content(data)
     at = _RANDOM_BYTES
     for size in _LENGTH_SIZES:  # session id, ciphers, compression methods
         at += size + int.from_bytes(message[at : at + size])
@@ -80,18 +80,18 @@ def read_hello(data: bytes) -> ClientHello:
         if kind == _SERVER_NAME:
             name = _server_name(message[begin:at])
         elif kind == _PROTOCOLS:
-            protocols = tuple(content for _, content in _entries(message[begin:at], 0, 1))
+            protocols = tuple(content for _, content in _extension_entries(message[begin:at], 0, 1))
         elif kind == _KEY_SHARE:
-            shares = _entries(message[begin:at], 2, 2)
+            shares = _extension_entries(message[begin:at], 2, 2)
             is_costly = is_costly or any(_is_finite(group) for group, _ in shares)
         elif kind == _GROUPS:
             # If no key share is acceptable, the server asks for one of a group that both know.
-            groups = _entries(message[begin:at], 2, 0)
+            groups = _extension_entries(message[begin:at], 2, 0)
             is_costly = is_costly or all(group in _RARE_GROUPS or _is_finite(group) for group, _ in groups)
     return ClientHello(name, protocols, is_costly, message[:2] < _TLS_1_2)
 
 
-def _message(data: bytes) -> bytes:
+def _client_hello_content(data: bytes) -> bytes:
     """Returns the content of the ClientHello, which may be split over several records."""
     parts = []
     at = length = 0
@@ -122,7 +122,7 @@ def _message(data: bytes) -> bytes:
 
 
 def _server_name(content: bytes) -> str:
-    for kind, name in _entries(content, 1, 2):
+    for kind, name in _extension_entries(content, 1, 2):
         low = name.lower()
         if kind == b"\0" and len(low) <= _MAX_NAME_LENGTH and _NAME_PATTERN.fullmatch(low):
             return low.decode()
@@ -133,7 +133,7 @@ def _is_finite(group: bytes) -> bool:
     return int.from_bytes(group) in _FINITE_FIELDS
 
 
-def _entries(content: bytes, head: int, size: int) -> list[tuple[bytes, bytes]]:
+def _extension_entries(content: bytes, head: int, size: int) -> list[tuple[bytes, bytes]]:
     """Reads the list of an extension. Each entry has a head, and a content whose length has `size` bytes."""
     entries = []
     at, end = 2, len(content)

@@ -50,13 +50,13 @@ class RequestReader(GatewaySocket):
             if self._held.held or self._blocked:
                 self._held.add(data)
                 self._advance()
-            elif not self._take_whole(data):
+            elif not self._handle_whole_request(data):
                 self._since = self._shared.now
                 self._begin(data)
         elif self._phase is BUSY:
             self._read_body(data)
 
-    def _take_whole(self, data: bytes) -> bool:
+    def _handle_whole_request(self, data: bytes) -> bool:
         """Handles a complete request without a body, the most frequent kind. Returns False for all other
         requests, which `_begin` handles."""
         fields = self._fields
@@ -69,7 +69,7 @@ class RequestReader(GatewaySocket):
         elif len(data) > self._shared.bounds.head_bytes:
             return False
         elif not fields.vary(data, first):
-            if not self._judge_whole(data, first):
+            if not self._is_whole_request(data, first):
                 return False
             fields = self._fields
         line = REQUEST_LINE.fullmatch(data, 0, first)
@@ -82,7 +82,7 @@ class RequestReader(GatewaySocket):
         self._route(method, target, b"")
         return True
 
-    def _judge_whole(self, data: bytes, first: int) -> bool:
+    def _is_whole_request(self, data: bytes, first: int) -> bool:
         """Parses new headers. Returns whether the bytes are exactly one valid head of a request without a
         body."""
         if first < 1 or data.find(HEAD_END, first) != len(data) - len(HEAD_END):
@@ -140,9 +140,9 @@ class RequestReader(GatewaySocket):
         check_authority(line.authority, fields.host)
         if len(data) > end:
             self._held.add(data[end:])
-        self._route(line.method, line.target, self._opening(fields.length))
+        self._route(line.method, line.target, self._received_body_part(fields.length))
 
-    def _opening(self, length: int) -> bytes:
+    def _received_body_part(self, length: int) -> bytes:
         """Returns the received part of the body. Stores bytes after the body for the next request."""
         self.whole, self._body = True, None
         if not length:

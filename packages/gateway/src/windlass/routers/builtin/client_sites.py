@@ -57,7 +57,7 @@ class SiteClient(RequestReader):
 
     # Answers
 
-    def _closes(self) -> bool:
+    def _decide_close(self) -> bool:
         """Decides whether the connection closes after an answer that comes from the router, not from an
         instance."""
         self.close = self.close or self._shared.stopping or not self.whole or self._eof
@@ -65,7 +65,7 @@ class SiteClient(RequestReader):
 
     def _serve_file(self, backend: Backend, method: bytes, target: bytes) -> None:
         """Answers the request in progress with a file of a static site."""
-        closes = self._closes()
+        closes = self._decide_close()
         if method == b"GET" and not closes:
             answer = self._shared.sites.ready(backend.site, target, self._fields.raw)
             if answer is not None:
@@ -96,7 +96,7 @@ class SiteClient(RequestReader):
             self._fail(answer)
             return
         self.status = answer.status
-        close = self._closes()
+        close = self._decide_close()
         head = with_lines(self._shared.sites.head(answer, close=close), self.added)
         if answer.file is not None:
             self.transport.write(head)

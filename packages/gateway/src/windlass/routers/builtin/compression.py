@@ -121,7 +121,7 @@ class AnswerCompression:
         first, _, lines = head.partition(b"\r\n")
         head = first + without_fields(b"\r\n" + lines, _REMOVED_FIELDS)
         if b"etag" in fields:
-            head += b"\r\nETag: " + _weak(fields[b"etag"])
+            head += b"\r\nETag: " + _weak_etag(fields[b"etag"])
         head += b"\r\nVary: Accept-Encoding\r\nContent-Encoding: gzip"
         if len(body) == length:
             whole = zlib.compress(body, _LEVEL, 16 + zlib.MAX_WBITS)
@@ -143,5 +143,5 @@ def _is_text(head: bytes, fields: dict[bytes, bytes]) -> bool:
     )
 
 
-def _weak(tag: bytes) -> bytes:
+def _weak_etag(tag: bytes) -> bytes:
     return tag if tag.startswith(b"W/") else b"W/" + tag

@@ -183,7 +183,7 @@ class Greeting:
             self._port.greetings.refuse("the handshake took too long")
             self.abort()
         elif not (self._is_chosen or self._is_watched or self._connection.fileno() < 0):
-            self._look()
+            self._peek_hello()
 
     def abort(self) -> None:
         if self._tls is not None:
@@ -205,7 +205,7 @@ class Greeting:
 
     # The first message
 
-    def _look(self) -> None:
+    def _peek_hello(self) -> None:
         """Reads the ClientHello, or the header before it, without removing it from the socket."""
         try:
             data = self._connection.recv(
@@ -239,7 +239,7 @@ class Greeting:
         else:
             self._unwatch()
             self._is_chosen = True
-            self._choose(hello)
+            self._choose_certificate(hello)
 
     def _take_header(self, header: ProxyHeader) -> None:
         """Removes the header from the socket, and looks at what follows."""
@@ -254,7 +254,7 @@ class Greeting:
             self._address, self.network = header.address, network_of(header.address)
             if not self._is_admitted():
                 return
-        self._look()
+        self._peek_hello()
 
     def _watch(self, size: int) -> None:
         """Looks again when this number of bytes has arrived."""
@@ -263,37 +263,37 @@ class Greeting:
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
         if not self._is_watched:
             self._is_watched = True
-            self._shared.loop.add_reader(self._connection.fileno(), self._look)
+            self._shared.loop.add_reader(self._connection.fileno(), self._peek_hello)
 
     def _unwatch(self) -> None:
         if self._is_watched:
             self._is_watched = False
             self._shared.loop.remove_reader(self._connection.fileno())
 
-    def _choose(self, hello: ClientHello) -> None:
+    def _choose_certificate(self, hello: ClientHello) -> None:
         """Chooses the certificate, or refuses the client."""
         certificates = self._shared.certificates
         if ACME_PROTOCOL.encode() in hello.protocols:
             challenge = certificates.challenge_certificate(hello.name)
             if challenge is None:
                 self._port.refuse_name(hello.name)
-                self._alert(_UNRECOGNIZED_NAME)
+                self._send_alert(_UNRECOGNIZED_NAME)
             else:
                 self._begin_later(lambda: make_context(challenge, ACME_PROTOCOL), Parting)
             return
         id = certificates.find(hello.name)
         if id is None:
             self._port.refuse_name(hello.name)
-            self._alert(_UNRECOGNIZED_NAME)
+            self._send_alert(_UNRECOGNIZED_NAME)
         elif hello.is_outdated:
             self._port.greetings.refuse("an outdated version of TLS")
-            self._alert(_PROTOCOL_VERSION)
+            self._send_alert(_PROTOCOL_VERSION)
         elif hello.protocols and HTTP_PROTOCOL.encode() not in hello.protocols:
             self._port.greetings.refuse("no common protocol")
-            self._alert(_NO_APPLICATION_PROTOCOL)
+            self._send_alert(_NO_APPLICATION_PROTOCOL)
         elif hello.is_costly:
             self._port.greetings.refuse("a costly key exchange")
-            self._alert(_HANDSHAKE_FAILURE)
+            self._send_alert(_HANDSHAKE_FAILURE)
         else:
             names = certificates.facts(id).names
             self._begin_later(
@@ -308,7 +308,7 @@ class Greeting:
         else:
             self._close()
 
-    def _alert(self, description: int) -> None:
+    def _send_alert(self, description: int) -> None:
         """Sends a fatal alert, and closes the connection."""
         self._send_last(bytes((21, 3, 3, 0, 2, 2, description)))
 
@@ -343,7 +343,7 @@ class Greeting:
             tls = TlsLayer(shared.loop, make(), client, self._end_handshake, shared.bounds)
         except (LookupError, OSError, ValueError) as error:
             _log.error("a certificate cannot be served", extra={"reason": str(error)})
-            self._alert(_INTERNAL_ERROR)
+            self._send_alert(_INTERNAL_ERROR)
             return
         if self._has_low_water_mark:
             self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)

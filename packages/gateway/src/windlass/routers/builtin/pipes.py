@@ -195,7 +195,7 @@ class Caller(PipeEnd):
         super().connection_made(transport)
         self._active = True
         self._backend.traffic.requests += 1
-        self._next()
+        self._try_next_peer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._shared.connections.remove(self)
@@ -213,7 +213,7 @@ class Caller(PipeEnd):
     def abort(self) -> None:
         self.transport.abort()
 
-    def _next(self) -> None:
+    def _try_next_peer(self) -> None:
         assert self._backend is not None
         peer = self._backend.pick(self._tried)
         if peer is None:
@@ -227,7 +227,7 @@ class Caller(PipeEnd):
         peer.ended()
         self._tried.append(peer)
         if not self.lost:
-            self._next()
+            self._try_next_peer()
 
     def _take_connection(self, instance: PipeEnd) -> None:
         if self.lost or self.transport.is_closing():

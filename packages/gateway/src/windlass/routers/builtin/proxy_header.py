@@ -75,15 +75,15 @@ def _read_line(data: bytes) -> ProxyHeader:
     line = _LINE_PATTERN.fullmatch(data, 0, end)
     if line is None or not all(_is_port(port) for port in line.group(4, 5)):
         raise NoHeader("the line is not valid")
-    addresses = [_packed(_FAMILIES[line[1]], address) for address in line.group(2, 3)]
-    return ProxyHeader(end, _text(addresses[0]))
+    addresses = [_packed_address(_FAMILIES[line[1]], address) for address in line.group(2, 3)]
+    return ProxyHeader(end, _address_text(addresses[0]))
 
 
 def _is_port(port: bytes) -> bool:
     return _PORT_PATTERN.fullmatch(port) is not None and int(port) <= _MAX_PORT
 
 
-def _packed(family: socket.AddressFamily, address: bytes) -> bytes:
+def _packed_address(family: socket.AddressFamily, address: bytes) -> bytes:
     try:
         return socket.inet_pton(family, address.decode())
     except OSError as error:
@@ -105,13 +105,13 @@ def _read_binary(data: bytes) -> ProxyHeader:
         raise IncompleteHeader(_FIXED_BYTES + size)
     address = ""
     if command == _PROXY and family == _TCP_4:
-        address = _text(data[_FIXED_BYTES : _FIXED_BYTES + 4])
+        address = _address_text(data[_FIXED_BYTES : _FIXED_BYTES + 4])
     elif command == _PROXY and family == _TCP_6:
-        address = _text(data[_FIXED_BYTES : _FIXED_BYTES + 16])
+        address = _address_text(data[_FIXED_BYTES : _FIXED_BYTES + 16])
     return ProxyHeader(_FIXED_BYTES + size, address)
 
 
-def _text(packed: bytes) -> str:
+def _address_text(packed: bytes) -> str:
     if len(packed) == 4:
         return str(IPv4Address(packed))
     address = IPv6Address(packed)

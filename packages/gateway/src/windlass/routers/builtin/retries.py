@@ -141,12 +141,12 @@ class Attempts:
 
     def take(self, failure: AttemptFailure, now: float) -> bool:
         """Returns whether the request is sent once more after a failure, and counts it."""
-        return self._rules is not None and self._rules.names(failure) and self._take(now)
+        return self._rules is not None and self._rules.names(failure) and self._use_attempt(now)
 
     def take_status(self, status: int, now: float) -> bool:
-        return self._rules is not None and self._rules.names_status(status) and self._take(now)
+        return self._rules is not None and self._rules.names_status(status) and self._use_attempt(now)
 
-    def _take(self, now: float) -> bool:
+    def _use_attempt(self, now: float) -> bool:
         if self._times_left <= 0 or self._budget is None or not self._budget.take(now):
             return False
         self._times_left -= 1

@@ -90,14 +90,14 @@ class CompiledRules:
         self.budget = memory.retry_budget
         self.compresses = rules.compresses
         self._rates = memory.rates
-        self._let_in = _networks(rules.maintenance.let_in) if rules.maintenance else []
+        self._let_in = _parse_networks(rules.maintenance.let_in) if rules.maintenance else []
         self._judges_address = bool(rules.allowed or rules.denied or rules.rate or rules.maintenance)
         self.awaits_answer = bool(rules.answer_seconds or rules.sticky or rules.compresses)
         """Whether the head of an answer needs attention, for other reasons than the headers of `added`."""
         self.body_bytes, self.answer_seconds = rules.body_bytes, rules.answer_seconds
-        self._allowed, self._denied = _networks(rules.allowed), _networks(rules.denied)
+        self._allowed, self._denied = _parse_networks(rules.allowed), _parse_networks(rules.denied)
         self._logins = {login.user.encode(): login for login in rules.logins}
-        self._headers = dict(_line(name, value) for name, value in rules.headers)
+        self._headers = dict(_header_line(name, value) for name, value in rules.headers)
         self._lets_in = lru_cache(_MAX_CACHED_ADDRESSES)(self._judge_address)
 
     def judge(
@@ -111,11 +111,11 @@ class CompiledRules:
                 return page
         asked = (
             {match[1].lower(): match[2] for match in _REQUEST_FIELDS_PATTERN.finditer(fields)}
-            if self._reads
+            if self._reads_headers
             else {}
         )
         if rules.cors and method == b"OPTIONS" and b"access-control-request-method" in asked:
-            return RuledPage(None, b"".join(_preflight(rules.cors, asked.get(b"origin", b""))))
+            return RuledPage(None, b"".join(_preflight_lines(rules.cors, asked.get(b"origin", b""))))
         if rules.needs_login and not self._judge_login(asked.get(b"authorization", b"")):
             page = ErrorPage(401, "Sign in", f"{self._title} asks for a name and a password.")
             return RuledPage(page, b'\r\nWWW-Authenticate: Basic realm="Windlass", charset="UTF-8"')
@@ -125,7 +125,7 @@ class CompiledRules:
 
     def _judge_client(self, address: str) -> RouterPage | None:
         rules = self._rules
-        if (rules.allowed or rules.denied) and not self._admits(address):
+        if (rules.allowed or rules.denied) and not self._admits_address(address):
             return ErrorPage(403, "Not for this address", f"{self._title} is open to chosen networks only.")
         if rules.rate is not None:
             wait = self._rates.take(address, rules.rate, time.monotonic())
@@ -137,7 +137,7 @@ class CompiledRules:
         return None
 
     def _is_let_in(self, address: str) -> bool:
-        found = _parsed(address) if self._let_in and len(address) <= _MAX_ADDRESS_LENGTH else None
+        found = _parse_address(address) if self._let_in and len(address) <= _MAX_ADDRESS_LENGTH else None
         return found is not None and any(found in network for network in self._let_in)
 
     def own_page(self, page: RouterPage) -> RouterPage:
@@ -147,7 +147,7 @@ class CompiledRules:
         return page
 
     @property
-    def _reads(self) -> bool:
+    def _reads_headers(self) -> bool:
         return self._rules.needs_login or self._rules.cors is not None
 
     def added(self, fields: bytes) -> dict[bytes, bytes]:
@@ -158,7 +158,7 @@ class CompiledRules:
             (match[2] for match in _REQUEST_FIELDS_PATTERN.finditer(fields) if match[1].lower() == b"origin"),
             b"",
         )
-        return _origin_lines(self._rules.cors, origin) | self._headers
+        return _cors_origin_lines(self._rules.cors, origin) | self._headers
 
     def too_large(self) -> ErrorPage:
         return ErrorPage(413, "Too large", f"{self._title} takes at most {self.body_bytes:,} bytes.")
@@ -170,12 +170,12 @@ class CompiledRules:
         """Returns whether a connection of this age takes no further requests."""
         return 0 < self._rules.times.connection < age
 
-    def _admits(self, address: str) -> bool:
+    def _admits_address(self, address: str) -> bool:
         # A proxy may pass on any text as an address. Only short ones are remembered.
         return len(address) <= _MAX_ADDRESS_LENGTH and self._lets_in(address)
 
     def _judge_address(self, text: str) -> bool:
-        address = _parsed(text)
+        address = _parse_address(text)
         if address is None:
             return False
         if any(address in network for network in self._denied):
@@ -208,7 +208,7 @@ def client_address(fields: bytes, address: str, trusts: Callable[[str], bool]) -
     return address
 
 
-def _parsed(text: str) -> IPv4Address | IPv6Address | None:
+def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
     try:
         address = ip_address(text)
     except ValueError:
@@ -216,32 +216,32 @@ def _parsed(text: str) -> IPv4Address | IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def _networks(texts: tuple[str, ...]) -> list[IPv4Network | IPv6Network]:
+def _parse_networks(texts: tuple[str, ...]) -> list[IPv4Network | IPv6Network]:
     return [ip_network(text, strict=False) for text in texts]
 
 
-def _line(name: str, value: str) -> tuple[bytes, bytes]:
+def _header_line(name: str, value: str) -> tuple[bytes, bytes]:
     line = f"\r\n{_LINE_BREAKS_PATTERN.sub('', name)}: {_LINE_BREAKS_PATTERN.sub('', value)}"
     return name.lower().encode(), line.encode()
 
 
-def _origin_lines(cors: RouteCors, origin: bytes) -> dict[bytes, bytes]:
+def _cors_origin_lines(cors: RouteCors, origin: bytes) -> dict[bytes, bytes]:
     if "*" in cors.origins:
-        return dict([_line("Access-Control-Allow-Origin", "*")])
+        return dict([_header_line("Access-Control-Allow-Origin", "*")])
     named = origin.decode("latin-1")
     if named not in cors.origins:
-        return dict([_line("Vary", "Origin")])
+        return dict([_header_line("Vary", "Origin")])
     return dict(
         [
-            _line("Access-Control-Allow-Origin", named),
-            _line("Access-Control-Allow-Credentials", "true"),
-            _line("Vary", "Origin"),
+            _header_line("Access-Control-Allow-Origin", named),
+            _header_line("Access-Control-Allow-Credentials", "true"),
+            _header_line("Vary", "Origin"),
         ]
     )
 
 
-def _preflight(cors: RouteCors, origin: bytes) -> list[bytes]:
-    lines = _origin_lines(cors, origin)
+def _preflight_lines(cors: RouteCors, origin: bytes) -> list[bytes]:
+    lines = _cors_origin_lines(cors, origin)
     if b"access-control-allow-origin" not in lines:
         return [*lines.values()]
     more = {
@@ -249,7 +249,7 @@ def _preflight(cors: RouteCors, origin: bytes) -> list[bytes]:
         "Access-Control-Allow-Headers": cors.headers,
         "Access-Control-Max-Age": str(_PREFLIGHT_SECONDS),
     }
-    return [*lines.values(), *(_line(name, value)[1] for name, value in more.items())]
+    return [*lines.values(), *(_header_line(name, value)[1] for name, value in more.items())]
 
 
 class RuledTransport:

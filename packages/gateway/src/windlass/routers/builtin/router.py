@@ -153,7 +153,7 @@ class BuiltinRouter:
         self._shared.start()
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._shared.stop)
-            self._gateway = await _start_server(listening, self._connection)
+            self._gateway = await _start_server(listening, self._client_connection)
             undo.pop_all()
         self._held = self._hold_other_family(self._port)
         self._shared.certificates.load()
@@ -241,7 +241,7 @@ class BuiltinRouter:
 
     async def reserve(self, service: str, ports: Sequence[Listen]) -> None:
         async with self._changing:
-            wanted = self._addresses(ports)
+            wanted = self._listen_addresses(ports)
             self._check(service, wanted)
             held = self._listening.get(service, {})
             fresh = wanted - held.keys()
@@ -365,7 +365,7 @@ class BuiltinRouter:
             client = self._relayed_connection(waited.secure, port)
             self._shared.do(self._adopt_connection(connection, client, waited))
             return
-        make = self._connection if port == self._port else self._protocol_for(port)
+        make = self._client_connection if port == self._port else self._protocol_for(port)
         self._shared.do(self._adopt_connection(connection, make(), waited))
 
     async def _adopt_connection(
@@ -414,7 +414,7 @@ class BuiltinRouter:
 
     # Ports
 
-    def _addresses(self, ports: Sequence[Listen]) -> Addresses:
+    def _listen_addresses(self, ports: Sequence[Listen]) -> Addresses:
         addresses = {
             (listen.inside or (_LOOPBACK if listen.local else self._host), listen.port) for listen in ports
         }
@@ -459,7 +459,7 @@ class BuiltinRouter:
     def _bind(self, host: str, port: int, way_out: str) -> socket.socket:
         return self._inherited.pop((host, port), None) or bind(host, port, way_out=way_out)
 
-    def _connection(self) -> ClientConnection:
+    def _client_connection(self) -> ClientConnection:
         return ClientConnection(self._shared, self._table.host, self._port)
 
     def _secure_connection(self, names: Sequence[str], address: str) -> TlsClient:

@@ -51,9 +51,9 @@ class ServiceLogs:
         self._writing: asyncio.Task[None] | None = None
 
     def of(self, log: RouteLog, service: str) -> OwnLog:
-        return partial(self._put, log, service)
+        return partial(self._queue_line, log, service)
 
-    def _put(self, log: RouteLog, service: str, line: GatewayAccessLine, referer: str) -> None:
+    def _queue_line(self, log: RouteLog, service: str, line: GatewayAccessLine, referer: str) -> None:
         if len(self._waiting) >= MAX_WAITING_LINES:
             self.dropped += 1
             return
@@ -66,17 +66,17 @@ class ServiceLogs:
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
-        self._write(self._take())
+        self._write(self._take_lines())
         for segments in self._segments.values():
             segments.close()
 
     async def _write_all(self) -> None:
         while self._waiting:
             await asyncio.sleep(_WRITE_INTERVAL)
-            await asyncio.shield(in_thread(self._write, self._take()))
+            await asyncio.shield(in_thread(self._write, self._take_lines()))
         self._writing = None
 
-    def _take(self) -> Sequence[tuple[RouteLog, str, LoggedLine]]:
+    def _take_lines(self) -> Sequence[tuple[RouteLog, str, LoggedLine]]:
         lines, self._waiting = self._waiting, []
         return lines
 

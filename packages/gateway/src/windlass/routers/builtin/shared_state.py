@@ -175,9 +175,9 @@ class SharedState:
     ) -> None:
         """Connects to an endpoint. Calls `done` with the new protocol object, or `refused` on failure.
         `seconds`: a time limit in place of the usual one."""
-        self.do(self._dial(peer, make, done, refused, seconds or self.bounds.connect_seconds))
+        self.do(self._connect_to_peer(peer, make, done, refused, seconds or self.bounds.connect_seconds))
 
-    async def _dial(
+    async def _connect_to_peer(
         self,
         peer: Peer,
         make: Callable[[], P],

@@ -90,10 +90,10 @@ class SiteContent:
         unchanged = {key: field for key, field in own.items() if not key.startswith("content-")}
         if encoding:
             own["content-encoding"] = ("Content-Encoding", encoding)
-        self.lines = _lines(own)
+        self.lines = _header_lines(own)
         """Header lines without Content-Length, each with its line end."""
         self.whole = self.lines + b"Content-Length: %d\r\n" % size
-        self.lines_unchanged = _lines(unchanged)
+        self.lines_unchanged = _header_lines(unchanged)
         """Header lines of a 304 answer."""
 
 
@@ -138,7 +138,7 @@ class LocationAnswer:
     def __init__(self, status: int, location: str, fields: _Fields) -> None:
         self.status = status
         own = {"cache-control": ("Cache-Control", _CHECKED_CACHE), **fields}
-        self.head = _lines(own | {"location": ("Location", location)}) + b"Content-Length: 0\r\n"
+        self.head = _header_lines(own | {"location": ("Location", location)}) + b"Content-Length: 0\r\n"
 
 
 class _RedirectMatcher:
@@ -192,17 +192,17 @@ class LoadedSite:
             return page
         path = decoded_path(raw)
         if path is None:
-            return self._not_found("/")
+            return self._not_found_page("/")
         if redirect := self._redirect(self._forced, path, query):
             return redirect
-        if page := self._page(path, _names_of(path)):
+        if page := self._find_page(path, _candidate_names(path)):
             self._cache_page(raw, page)
             return page
         return (
             self._slash_corrected(path, query)
             or self._redirect(self._others, path, query)
             or (self._fallback(path) if likes_html else None)
-            or self._not_found(path)
+            or self._not_found_page(path)
         )
 
     def _cache_page(self, raw: bytes, page: SitePage) -> None:
@@ -214,13 +214,13 @@ class LoadedSite:
         self._pages[raw] = page
         self._kept_size += page.size
 
-    def _page(self, path: str, names: tuple[str, ...], status: int = 200) -> SitePage | None:
+    def _find_page(self, path: str, names: tuple[str, ...], status: int = 200) -> SitePage | None:
         for name in names:
             if file := self._index.find(name):
-                return SitePage(self._folder, file, self._fields(path), status=status)
+                return SitePage(self._folder, file, self._custom_headers(path), status=status)
         return None
 
-    def _fields(self, path: str) -> _Fields:
+    def _custom_headers(self, path: str) -> _Fields:
         """Returns the custom headers that the site declares for a path, up to a limit."""
         fields: _Fields = {}
         for pattern, declared in self._headers:
@@ -243,7 +243,7 @@ class LoadedSite:
             is_there, other = self._index.find(f"{path[1:-1]}.html"), path[:-1]
         if not is_there:
             return None
-        return LocationAnswer(301, with_query(encoded_path(other), query), self._fields(path))
+        return LocationAnswer(301, with_query(encoded_path(other), query), self._custom_headers(path))
 
     def _redirect(self, rules: _RedirectTable, path: str, query: bytes) -> SitePage | LocationAnswer | None:
         """Returns the answer of the first redirect that applies to a path; None if there is none, if its
@@ -259,35 +259,35 @@ class LoadedSite:
                 location = with_query(encoded_target(target), query)
                 if len(location) > _MAX_LOCATION_LENGTH:
                     return None
-                return LocationAnswer(redirect.status, location, self._fields(path))
-            if page := self._rewritten(path, target, redirect.status):
+                return LocationAnswer(redirect.status, location, self._custom_headers(path))
+            if page := self._rewritten_page(path, target, redirect.status):
                 return page
         return None
 
-    def _rewritten(self, path: str, target: str, status: int) -> SitePage | None:
+    def _rewritten_page(self, path: str, target: str, status: int) -> SitePage | None:
         """Returns the page at the target path of a rewrite."""
         inner = decoded_path(encoded_target(target).partition("?")[0].encode())
-        return self._page(path, _names_of(inner), status) if inner else None
+        return self._find_page(path, _candidate_names(inner), status) if inner else None
 
     def _fallback(self, path: str) -> SitePage | None:
         name = self._index.rules.fallback
         if not name or is_asset(path):
             return None
-        return self._for_people(self._index.find(name), path, 200)
+        return self._page_by_accept(self._index.find(name), path, 200)
 
-    def _not_found(self, path: str) -> SitePage | None:
-        return self._for_people(self._index.find(NOT_FOUND), path, 404)
+    def _not_found_page(self, path: str) -> SitePage | None:
+        return self._page_by_accept(self._index.find(NOT_FOUND), path, 404)
 
-    def _for_people(self, file: SiteFile | None, path: str, status: int) -> SitePage | None:
+    def _page_by_accept(self, file: SiteFile | None, path: str, status: int) -> SitePage | None:
         """Returns a page whose selection depends on the Accept header."""
         if file is None:
             return None
-        fields = self._fields(path)
+        fields = self._custom_headers(path)
         add_vary(fields, "Accept")
         return SitePage(self._folder, file, fields, status=status)
 
 
-def _names_of(path: str) -> tuple[str, ...]:
+def _candidate_names(path: str) -> tuple[str, ...]:
     """Returns candidate file names for a path, in order of preference."""
     name = path[1:]
     if not name or name.endswith("/"):
@@ -300,5 +300,5 @@ def add_vary(fields: _Fields, name: str) -> None:
     fields["vary"] = ("Vary", f"{before[1]}, {name}" if before else name)
 
 
-def _lines(fields: _Fields) -> bytes:
+def _header_lines(fields: _Fields) -> bytes:
     return "".join(f"{name}: {value}\r\n" for name, value in fields.values()).encode("latin-1")

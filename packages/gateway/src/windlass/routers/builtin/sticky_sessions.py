@@ -24,10 +24,10 @@ class StickySessions:
     def __init__(self, key: str, path: bytes, peers: Sequence[Peer]) -> None:
         """`key`: a secret of the service. `path`: the path prefix of the route."""
         # Several services may share a host, each with a cookie of its own.
-        name = b"windlass-" + _digest(key, "name")[:_DIGITS_OF_NAME]
+        name = b"windlass-" + _cookie_digest(key, "name")[:_DIGITS_OF_NAME]
         self._begin = name + b"="
         self._path = path or b"/"
-        self._values = {peer: _digest(key, _address_of(peer)) for peer in peers}
+        self._values = {peer: _cookie_digest(key, _address_of(peer)) for peer in peers}
         self._peers = {value: peer for peer, value in self._values.items()}
 
     def peer_of(self, fields: bytes) -> Peer | None:
@@ -53,5 +53,5 @@ def _address_of(peer: Peer) -> str:
     return f"address {at.network} {at.address} {at.port}"
 
 
-def _digest(key: str, text: str) -> bytes:
+def _cookie_digest(key: str, text: str) -> bytes:
     return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()[:_DIGITS].encode()

@@ -62,8 +62,8 @@ class Backend:
         for peer in peers:
             peer.routes += 1
         self.traffic = traffic
-        self.path = _prefix(route.path)
-        self._put = None if route.rewrite is None else _prefix(route.rewrite)
+        self.path = _path_prefix(route.path)
+        self._put = None if route.rewrite is None else _path_prefix(route.rewrite)
         self._cut = len(self.path)
         self.rules = None if route.rules == NO_RULES else CompiledRules(route.rules, route.title, memory)
         self.times = route.rules.times
@@ -186,16 +186,16 @@ class RoutingTable:
         backends = [
             Backend(route, [self._peer_at(at) for at in route.endpoints], traffic, memory) for route in routes
         ]
-        self._claim(service, backends)
+        self._claim_keys(service, backends)
 
     def drop(self, service: str) -> None:
-        self._claim(service, [])
+        self._claim_keys(service, [])
         self._backends.pop(service, None)
         self.traffic.pop(service, None)
         self._memories.pop(service, None)
         self._has_log.pop(service, None)
 
-    def _claim(self, service: str, backends: list[Backend]) -> None:
+    def _claim_keys(self, service: str, backends: list[Backend]) -> None:
         touched = {key for backend in self._backends.get(service, ()) for key in _routing_keys(backend.route)}
         claimed: dict[Key, list[Backend]] = {}
         for backend in backends:
@@ -247,7 +247,7 @@ def is_inside(host: str) -> bool:
     return "/" in host
 
 
-def _prefix(path: str) -> bytes:
+def _path_prefix(path: str) -> bytes:
     """Returns the URL-encoded path without a trailing slash, so that /api matches /api, /api/ and /api/x, but
     not /apix."""
     return quote("/" + path.strip("/") if path.strip("/") else "", safe=_UNESCAPED_CHARACTERS).encode()

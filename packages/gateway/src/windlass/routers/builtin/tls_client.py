@@ -101,8 +101,8 @@ class TlsClient(ClientConnection):
             transport.abort()
             return
         shared.successor.active += 1
-        Pipe(shared, shared.successor, pipe_end, other, _nothing, self)
+        Pipe(shared, shared.successor, pipe_end, other, _do_nothing, self)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

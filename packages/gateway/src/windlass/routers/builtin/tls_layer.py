@@ -68,7 +68,7 @@ class TlsLayer(asyncio.Protocol):
         if self._is_closing:
             self._part()
         elif self._protocol is None:
-            self._shake()
+            self._continue_handshake()
         else:
             self._read()
 
@@ -93,11 +93,11 @@ class TlsLayer(asyncio.Protocol):
             protocol.connection_lost(exc or self._error)
         elif not was_closing:
             self._ended("a failed handshake")
-        self._begin = self._ended = _nothing
+        self._begin = self._ended = _do_nothing
 
     # The handshake
 
-    def _shake(self) -> None:
+    def _continue_handshake(self) -> None:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -111,7 +111,7 @@ class TlsLayer(asyncio.Protocol):
         self._flush()
         self._ended("")
         self._protocol = self._begin()
-        self._begin = self._ended = _nothing  # they hold the objects of the handshake
+        self._begin = self._ended = _do_nothing  # they hold the objects of the handshake
         self._protocol.connection_made(self)
         if self._incoming.pending and not self._is_closing:
             self._read()
@@ -241,5 +241,5 @@ class TlsLayer(asyncio.Protocol):
         self._protocol = protocol
 
 
-def _nothing(*_: Any) -> Any:
+def _do_nothing(*_: Any) -> Any:
     return None

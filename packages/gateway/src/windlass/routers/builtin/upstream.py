@@ -249,7 +249,7 @@ class Upstream(asyncio.Protocol):
             self._begin(client, answer, data)
         elif left <= _BEFORE_HEAD:
             self._left = _IN_HEAD
-            self._gather(client, data)
+            self._collect_head(client, data)
         elif left == CHUNKED_LENGTH:
             self._pass_on_chunks(client, data)
         elif left == UNTIL_CLOSE:
@@ -261,7 +261,7 @@ class Upstream(asyncio.Protocol):
             client.transport.write(data[:left] if len(data) > left else data)
             self._end(client, clean=len(data) == left)
 
-    def _gather(self, client: InstanceClient, data: bytes) -> None:
+    def _collect_head(self, client: InstanceClient, data: bytes) -> None:
         """Collects bytes until the head of the final answer is complete.
 
         Of interim answers (1xx) before it, only one with status 100 is passed on, to a client that waits for
@@ -278,7 +278,7 @@ class Upstream(asyncio.Protocol):
                     self._begin(client, answer, head + self._held.take())
                     return
                 if answer.status == 101:
-                    self._switch(client, answer, self._held.take())
+                    self._switch_protocol(client, answer, self._held.take())
                     return
                 self._interim += 1
                 if self._interim > _MAX_INTERIM_ANSWERS:
@@ -287,12 +287,12 @@ class Upstream(asyncio.Protocol):
                     self._has_continued = True
                     client.transport.write(_CONTINUE)
         except Bad as bad:
-            self._break(client, bad.message)
+            self._break_answer(client, bad.message)
 
     def _begin(self, client: InstanceClient, answer: AnswerHead, data: bytes) -> None:
         """Starts to pass on an answer. `data` begins with its head."""
         if client.attempts is not None and client.repeats(answer.status):
-            self._drop(answer, data)
+            self._leave_client(answer, data)
             return
         end = len(answer.raw)
         client.status = answer.status
@@ -321,7 +321,7 @@ class Upstream(asyncio.Protocol):
             client.transport.write(head + data[end : end + length])
             self._end(client, clean=len(data) - end == length)
 
-    def _drop(self, answer: AnswerHead, data: bytes) -> None:
+    def _leave_client(self, answer: AnswerHead, data: bytes) -> None:
         self.client = None
         self._left = _BEFORE_HEAD
         if answer.keep and len(data) - len(answer.raw) == answer.length:
@@ -335,7 +335,7 @@ class Upstream(asyncio.Protocol):
         except Bad:
             if head:
                 client.transport.write(head)
-            self._cut(client)
+            self._cut_off(client)
             return
         if head or data:
             client.transport.write(head + data)
@@ -366,19 +366,19 @@ class Upstream(asyncio.Protocol):
             self.hang_up()
         client.answered()
 
-    def _switch(self, client: InstanceClient, answer: AnswerHead, rest: bytes) -> None:
+    def _switch_protocol(self, client: InstanceClient, answer: AnswerHead, rest: bytes) -> None:
         if not client.upgrade or not answer.upgrade:
-            self._break(client, "It switched to another protocol without having been asked.")
+            self._break_answer(client, "It switched to another protocol without having been asked.")
             return
         self.client = None
         client.switch(self, answer.switching(), rest)
 
-    def _break(self, client: InstanceClient, reason: str) -> None:
+    def _break_answer(self, client: InstanceClient, reason: str) -> None:
         self.client = None
         self.transport.abort()
         client.broken(reason)
 
-    def _cut(self, client: InstanceClient) -> None:
+    def _cut_off(self, client: InstanceClient) -> None:
         self.client = None
         self.transport.abort()
         client.cut()

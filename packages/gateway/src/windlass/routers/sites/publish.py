@@ -63,7 +63,7 @@ def has_content_hash(path: str) -> bool:
 
 
 def _is_digest(token: str, *, is_code: bool) -> bool:
-    changes = _changes(token)
+    changes = _character_class_changes(token)
     if _HEX_HASH_PATTERN.fullmatch(token):
         return changes >= _CHANGES_OF_HEX
     has_all = any(map(str.isupper, token)) and any(map(str.isdigit, token))
@@ -71,7 +71,7 @@ def _is_digest(token: str, *, is_code: bool) -> bool:
     return bool(_MIXED_HASH_PATTERN.fullmatch(token)) and has_all and changes >= least
 
 
-def _changes(token: str) -> int:
+def _character_class_changes(token: str) -> int:
     """Returns how often the character class (lower case, upper case, digit) changes in a text."""
     kinds = [letter.isdigit() + 2 * letter.isupper() for letter in token]
     return sum(before != after for before, after in pairwise(kinds))
@@ -127,7 +127,7 @@ class PublishReport(Struct):
 
     def lines(self) -> Iterator[str]:
         yield (
-            f"Put in place for the gateway: {_count(self.files, 'file')} with {_size(self.bytes)}, "
+            f"Put in place for the gateway: {_count(self.files, 'file')} with {_size_text(self.bytes)}, "
             f"{self.compressed} also compressed."
         )
         if self.left_out:
@@ -138,7 +138,7 @@ class PublishReport(Struct):
         yield from self.problems
 
 
-def _size(number: int) -> str:
+def _size_text(number: int) -> str:
     if number < 1000:
         return f"{number} bytes"
     return f"{number / 1e6:.1f} MB" if number >= 100_000 else f"{number / 1e3:.1f} KB"
@@ -224,7 +224,7 @@ def _walk(root: Path, report: PublishReport) -> Iterator[tuple[str, Path]]:
                     if depth < _MAX_DEPTH:
                         ahead.append((path, depth + 1))
                 elif entry.is_symlink():
-                    real = _behind_link(root, path)
+                    real = _link_target(root, path)
                     report.left_out += real is None
                     if real is not None:
                         yield path, real
@@ -242,7 +242,7 @@ def is_servable(path: str) -> bool:
     return name.isprintable() and "\\" not in name and len(path.encode(errors="replace")) <= _MAX_PATH_LENGTH
 
 
-def _behind_link(root: Path, path: str) -> Path | None:
+def _link_target(root: Path, path: str) -> Path | None:
     """Returns the target of a symbolic link if the target may be served; otherwise None."""
     real = _resolve(root / path)
     if real is None or not real.is_relative_to(root) or not real.is_file():
@@ -302,7 +302,7 @@ class _Copier:
                 if size > MAX_SITE_BYTES:
                     break
         name = digest.hexdigest()[:40]
-        if not self._link(name):
+        if not self._link_unchanged_file(name):
             new.rename(self._into / name)
         new.unlink(missing_ok=True)
         return name, size
@@ -321,7 +321,7 @@ class _Copier:
 
     def _compress(self, name: str, size: int) -> int:
         target = self._into / (name + GZIP_SUFFIX)
-        if self._link(name + GZIP_SUFFIX):
+        if self._link_unchanged_file(name + GZIP_SUFFIX):
             return target.stat().st_size
         if not _MIN_COMPRESSED_FILE_BYTES <= size <= min(_MAX_COMPRESSED_FILE_BYTES, self._left):
             return 0
@@ -332,7 +332,7 @@ class _Copier:
         target.unlink()
         return 0
 
-    def _link(self, name: str) -> bool:
+    def _link_unchanged_file(self, name: str) -> bool:
         """Links a file of the former release into the new release. Returns whether the new release has the
         file."""
         if (self._into / name).exists():

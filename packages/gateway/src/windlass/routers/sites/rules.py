@@ -73,7 +73,7 @@ def parse_redirects(text: str) -> ParsedRules:
     redirects: list[Redirect] = []
     problems: list[str] = []
     patterns = 0
-    for number, line in _lines(text):
+    for number, line in _rule_lines(text):
         redirect = _parse_redirect(line)
         if isinstance(redirect, str):
             problems.append(f"_redirects, line {number}: {redirect}. It is left out")
@@ -122,7 +122,7 @@ def parse_headers(text: str) -> ParsedRules:
         if path and fields:
             rules.append(HeaderRule(path, tuple(fields.values())))
 
-    for number, line in _lines(text, indented=True):
+    for number, line in _rule_lines(text, indented=True):
         if line[0] not in " \t":
             end()
             path, fields = line.strip(), {}
@@ -159,7 +159,7 @@ def _add_field(fields: dict[str, tuple[str, str]], line: str) -> str:
     return ""
 
 
-def _lines(text: str, *, indented: bool = False) -> Iterator[tuple[int, str]]:
+def _rule_lines(text: str, *, indented: bool = False) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.lstrip().startswith("#"):
             yield number, line.rstrip() if indented else line.strip()

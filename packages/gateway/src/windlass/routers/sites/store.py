@@ -87,7 +87,7 @@ class SiteStore:
                 await in_thread(self._check_room, into)
                 return await in_thread(self._publish, service, release, await export(into), settings)
             except OSError as error:
-                raise PublishError(_reason(error)) from error
+                raise PublishError(_publish_failure_reason(error)) from error
             finally:
                 await in_thread(erase, into)
 
@@ -103,27 +103,29 @@ class SiteStore:
     ) -> PublishReport | None:
         final, new = self.at(service, release), private_folder(self._temporary_folder(service))
         with on_failure(lambda: erase(new)):
-            report = publish(source, settings, new, self._newest(service), partial(self._check_room, new))
+            report = publish(
+                source, settings, new, self._newest_release(service), partial(self._check_room, new)
+            )
             sync_file_system(new)
             self._remove(final)  # an incomplete release without an index
             return report if _rename_release(new, final) else None
 
-    def _newest(self, service: str) -> Path | None:
+    def _newest_release(self, service: str) -> Path | None:
         """Returns the latest release of a service. New releases share its unchanged files."""
-        releases = self._releases(service)
+        releases = self._list_releases(service)
         return max(releases, key=lambda folder: folder.stat().st_mtime, default=None)
 
-    def _releases(self, service: str) -> list[Path]:
+    def _list_releases(self, service: str) -> list[Path]:
         folder = self._folder / service
         return [entry for entry in folder.iterdir() if entry.name[0] != "."] if folder.is_dir() else []
 
     async def prune(self, service: str, kept_keys: Collection[str]) -> None:
         """Deletes all other releases of a service than those to `kept_keys`."""
         async with self._locks[service]:
-            await in_thread(self._prune, service, kept_keys)
+            await in_thread(self._remove_old_releases, service, kept_keys)
 
-    def _prune(self, service: str, kept_keys: Collection[str]) -> None:
-        for folder in self._releases(service):
+    def _remove_old_releases(self, service: str, kept_keys: Collection[str]) -> None:
+        for folder in self._list_releases(service):
             if folder.name not in kept_keys:
                 self._remove(folder)
         for left in (self._folder / service).glob(".*"):
@@ -148,9 +150,9 @@ class SiteStore:
     # The interface of stores with data of services
 
     async def services(self) -> Collection[str]:
-        return await in_thread(self._services)
+        return await in_thread(self._services_with_releases)
 
-    def _services(self) -> list[str]:
+    def _services_with_releases(self) -> list[str]:
         entries = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
         return [entry.name for entry in entries if entry.name[0] != "." and entry.is_dir()]
 
@@ -183,7 +185,7 @@ def _rename_release(new: Path, final: Path) -> bool:
     return True
 
 
-def _reason(error: OSError) -> str:
+def _publish_failure_reason(error: OSError) -> str:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return "Ask the operator to free disk space: the disk of the machine that runs Windlass is full."
     return f"The files of the site could not be put in place: {error.strerror or type(error).__name__}."

@@ -177,7 +177,7 @@ def _action(
     return Action(
         name=name,
         method=method,
-        answer=_one_of(answer),
+        answer=_item_type(answer),
         listing=get_origin(answer) is list,
         summary=summary,
         description=about,
@@ -185,7 +185,7 @@ def _action(
     )
 
 
-def _one_of(answer: Any) -> type[Struct] | None:
+def _item_type(answer: Any) -> type[Struct] | None:
     """Returns the item type of a list; any other type unchanged."""
     item: type[Struct] | None = get_args(answer)[0] if get_origin(answer) is list else answer
     return item

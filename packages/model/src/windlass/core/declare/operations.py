@@ -109,7 +109,7 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def shown_once(self) -> frozenset[str]:
         """Names of response fields that are shown only once."""
-        return _shown_once(self.answer) if self.answer else frozenset()
+        return _fields_shown_once(self.answer) if self.answer else frozenset()
 
     @property
     def pages_if_asked(self) -> bool:
@@ -144,13 +144,13 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
 
 
 @cache
-def _shown_once(answer: type[Struct]) -> frozenset[str]:
+def _fields_shown_once(answer: type[Struct]) -> frozenset[str]:
     """Cached, because many operations have the same answer."""
     names = (field.encode_name for field in fields_of(answer) if "shown_once" in extra_of(field.type))
     return frozenset(names)
 
 
-def _for_people(title: str) -> str:
+def _summary_words(title: str) -> str:
     """Converts a title to words for a summary. The word organization is omitted, because most resources
     belong to one."""
     if title.isupper():
@@ -161,8 +161,8 @@ def _for_people(title: str) -> str:
 def of_verbs(
     family: Family, parent: Family | None, prefix: str, collection: str, item: str
 ) -> Iterator[Operation]:
-    noun, title = with_article(family.spoken or _for_people(family.title)), prefix + family.title
-    nouns = plural(family.spoken) if family.spoken else _for_people(plural(family.title))
+    noun, title = with_article(family.spoken or _summary_words(family.title)), prefix + family.title
+    nouns = plural(family.spoken) if family.spoken else _summary_words(plural(family.title))
     table = {
         Verb.LIST: ("list", "GET", collection, Scope.READ, f"List {nouns}", 200),
         Verb.CREATE: ("create", "POST", collection, family.write_need, f"Create {noun}", family.created),

@@ -84,9 +84,9 @@ class Registry:
         self._more = tuple(more)
         self._service_lists = {lists.base: lists.build(self.services) for lists in service_lists}
         declared: list[Operation] = [
-            *(self._standalone(declared) for declared in standalone),
+            *(self._standalone_operation(declared) for declared in standalone),
             *(operation for family in self.families.values() for operation in self._operations(family)),
-            *(operation for union in self.unions.values() for operation in self._of_union(union)),
+            *(operation for union in self.unions.values() for operation in self._operations_of_union(union)),
         ]
         _refuse_duplicate_operations(declared)
         self.operations = [operation for operation in declared if not operation.is_raw]
@@ -148,23 +148,25 @@ class Registry:
 
     # From declarations to operations
 
-    def _standalone(self, declared: StandaloneOperation) -> Operation:
+    def _standalone_operation(self, declared: StandaloneOperation) -> Operation:
         action = declared.action
         operation = of_action(action, declared.path, action.id or action.name, action.name, declared.group)
-        return self._with_ids(operation, action.ids)
+        return self._resolve_path_ids(operation, action.ids)
 
-    def _of_union(self, union: AnyOf) -> Iterator[Operation]:
+    def _operations_of_union(self, union: AnyOf) -> Iterator[Operation]:
         if not self.carriers(union.trait):
             raise ValueError(f"{union.name} stands for every family with {union.trait.name}, and none has it")
-        for action, group in self._additions(union):
+        for action, group in self._additional_actions(union):
             handler = f"{union.name}.{action.name}"
             operation = of_action(
                 action, _item_path(union), action_id(action, union.title), handler, group, union.noun
             )
-            yield self._with_ids(operation, {union.param: union.name, **action.ids}, itself=union.param)
+            yield self._resolve_path_ids(
+                operation, {union.param: union.name, **action.ids}, itself=union.param
+            )
 
     def _operations(self, family: Family) -> Iterator[Operation]:
-        actions = [*((action, family.group) for action in family.actions), *self._additions(family)]
+        actions = [*((action, family.group) for action in family.actions), *self._additional_actions(family)]
         for parent in self.parents(family):
             prefix = parent.title if parent and isinstance(family.parent, Trait) else ""
             collection = f"{_item_path(parent)}/{family.segment}" if parent else f"/{family.segment}"
@@ -172,7 +174,7 @@ class Registry:
             ids = {family.param: family.name} | ({parent.param: parent.name} if parent else {})
             above = parent.param if parent else ""
             for operation in of_verbs(family, parent, prefix, collection, item):
-                yield self._with_ids(operation, ids, family.param, above)
+                yield self._resolve_path_ids(operation, ids, family.param, above)
             for action, group in actions:
                 path = collection if action.on_collection else _item_path(family) if action.unnested else item
                 title = prefix + family.title
@@ -182,16 +184,16 @@ class Registry:
                 )
                 answer = family.view if action.answer is Itself else action.answer
                 operation = replace(operation, family=family, parent=parent, answer=answer)
-                yield self._with_ids(operation, {**ids, **action.ids}, family.param, above)
+                yield self._resolve_path_ids(operation, {**ids, **action.ids}, family.param, above)
 
-    def _additions(self, subject: Family | AnyOf) -> Iterator[tuple[Action, str]]:
+    def _additional_actions(self, subject: Family | AnyOf) -> Iterator[tuple[Action, str]]:
         """Yields the actions that other modules declare for a family or union, each with its group."""
         traits = subject.traits if isinstance(subject, Family) else ()
         for more in self._more:
             if more.of is subject or more.of in traits:
                 yield from ((action, more.group) for action in more.actions)
 
-    def _with_ids(
+    def _resolve_path_ids(
         self, operation: Operation, ids: Mapping[str, str], itself: str = "", prefix: str = ""
     ) -> Operation:
         """Returns the operation with its path parameters resolved to families."""

@@ -254,14 +254,14 @@ class Family:
             for entry in self.sent_fields
             if entry.name not in self.hidden
         }
-        flags = {flag: (flag, self._flag(field), False) for field, flag in self.flags.items()}
+        flags = {flag: (flag, self._flag_type(field), False) for field, flag in self.flags.items()}
         base = {field.name: declaration(field) for field in fields_of(Base)}
         if own.keys() >= base.keys() and not sent:
             return self.shown  # The struct already declares all fields.
         declared = [*(base | sent | own | flags).values()]
         return build_struct(self.title, declared, Shown)
 
-    def _flag(self, field: str) -> Any:
+    def _flag_type(self, field: str) -> Any:
         """Returns the type of a hidden field's flag. The example of a required field is true."""
         is_required = any(entry.info.required for entry in self.sent_fields if entry.name == field)
         return Annotated[bool, example(True)] if is_required else bool
@@ -300,13 +300,13 @@ class Family:
 
     def key_of(self, document: Mapping[str, Any]) -> str | None:
         """Returns the name that must be unique among siblings; None if the family has no names."""
-        return self._key(document[self.names]) if self.names else None
+        return self._name_key(document[self.names]) if self.names else None
 
     def key_in(self, view: Struct) -> str | None:
         """Returns the unique name of a resource in a response; None if the family has no names."""
-        return self._key(getattr(view, self.names)) if self.names else None
+        return self._name_key(getattr(view, self.names)) if self.names else None
 
-    def _key(self, name: object) -> str:
+    def _name_key(self, name: object) -> str:
         return str(name) if self.exact_names else str(name).casefold()
 
 

@@ -72,14 +72,16 @@ def with_any_text(spec: type[Spec], names: frozenset[str]) -> type[Spec]:
     rules."""
     declarations = [declaration(field) for field in fields_of(spec) if field.encode_name in names]
     return build_struct(
-        spec.__name__, [(name, _any_text(type), *default) for name, type, *default in declarations], spec
+        spec.__name__,
+        [(name, _unlimited_text_type(type), *default) for name, type, *default in declarations],
+        spec,
     )
 
 
-def _any_text(annotation: Any) -> Any:
+def _unlimited_text_type(annotation: Any) -> Any:
     match get_origin(annotation), get_args(annotation):
         case origin, args if origin in {Union, UnionType}:
-            return Union[tuple(_any_text(part) for part in args)]  # noqa: UP007 (built at run time)
+            return Union[tuple(_unlimited_text_type(part) for part in args)]  # noqa: UP007 (built at run time)
         case origin, (inner, *_) if origin is Annotated and inner is str:
             return str
         case _:

@@ -80,18 +80,18 @@ def explain(error: Exception, target_type: Any = None) -> str:
         match = pattern.match(text)
         if match is None:
             continue
-        if text.startswith(_ENUM_PROBLEM) and (choices := _choices(path, target_type)):
+        if text.startswith(_ENUM_PROBLEM) and (choices := _allowed_values(path, target_type)):
             value = text.removeprefix(_ENUM_PROBLEM).strip("'")
             meant = did_you_mean(get_close_matches(value.upper(), choices, 1))
             return f"{path}: must be one of {', '.join(choices)}{meant}"
         if "unknown field `" in text and target_type is not None:
-            hint = _written_instead(match[1], path, target_type) or _suggest_fields(
+            hint = _short_form_hint(match[1], path, target_type) or _suggest_fields(
                 match[1], _struct_at(path, target_type)
             )
             form += hint.replace("{", "{{").replace("}", "}}")
         if "field `" in text:
             path = f"{path}.{match[1]}" if path else match[1]
-        if form == _REQUIRED_PROBLEM and (choices := _choices(path, target_type)):
+        if form == _REQUIRED_PROBLEM and (choices := _allowed_values(path, target_type)):
             return f"{path}: {form}; it must be one of {', '.join(choices)}"
         if (shape := EXPECTED_FORMS.get(_pattern_of(text))) is not None:
             return f"{path or 'The body'}: {shape}"
@@ -143,7 +143,7 @@ def _in_right_form(path: str, text: str, target_type: Any) -> str:
     return f"; write {short.written}" if short else ""
 
 
-def _written_instead(name: str, path: str, target_type: Any) -> str:
+def _short_form_hint(name: str, path: str, target_type: Any) -> str:
     """Returns the end of an error message about an unknown field that is a short form: the correct list, or
     inside a list item the correct field; empty for other fields."""
     if (short := _short_form(path, target_type)) and short.option == name:
@@ -206,25 +206,25 @@ def did_you_mean(similar: Sequence[str]) -> str:
     return f"; did you mean {' or '.join(similar)}?" if similar else ""
 
 
-def _choices(path: str, target_type: Any) -> list[str]:
+def _allowed_values(path: str, target_type: Any) -> list[str]:
     """Returns the allowed values of the field at a path. The name of a field may have dots itself."""
     shape, name = struct_of(target_type), path
     if shape is None or path not in shape.__struct_encode_fields__:
         above, _, last = path.rpartition(".")
         shape, name = _struct_at(above, target_type), re.sub(r"\[.*", "", last)
     types = [field.type for field in fields_of(shape) if field.encode_name == name] if shape else []
-    return [str(value) for type in types for value in _literals(msgspec.inspect.type_info(type))]
+    return [str(value) for type in types for value in _literal_values(msgspec.inspect.type_info(type))]
 
 
-def _literals(info: msgspec.inspect.Type) -> tuple[Any, ...]:
+def _literal_values(info: msgspec.inspect.Type) -> tuple[Any, ...]:
     match info:
         case msgspec.inspect.LiteralType(values=values):
             return values
         case msgspec.inspect.EnumType(cls=cls):
             return tuple(member.value for member in cls)
         case msgspec.inspect.Metadata(type=inner) | msgspec.inspect.ListType(item_type=inner):
-            return _literals(inner)
+            return _literal_values(inner)
         case msgspec.inspect.UnionType(types=types):
-            return tuple(value for part in types for value in _literals(part))
+            return tuple(value for part in types for value in _literal_values(part))
         case _:
             return ()

@@ -95,14 +95,14 @@ def kind_of(answer: type[Struct] | None) -> SettingsOfKind:
 
 def settings_of_kind(title: str, rows: Sequence[AdvancedSetting]) -> SettingsOfKind:
     name = f"{title}AdvancedSettings"
-    body = build_struct(f"{name}Request", [_declared(row, is_sent=True) for row in rows], Spec)
-    answer = build_struct(name, [_declared(row, is_sent=False) for row in rows], Shown)
+    body = build_struct(f"{name}Request", [_struct_field(row, is_sent=True) for row in rows], Spec)
+    answer = build_struct(name, [_struct_field(row, is_sent=False) for row in rows], Shown)
     body.__doc__ = answer.__doc__ = f"The advanced settings of {title.lower()} resources."
     kind = _BY_ANSWER[answer] = SettingsOfKind(title, rows, body, answer)
     return kind
 
 
-def _declared(row: AdvancedSetting, *, is_sent: bool) -> tuple[str, Any, Any]:
+def _struct_field(row: AdvancedSetting, *, is_sent: bool) -> tuple[str, Any, Any]:
     annotation, default = row.annotation, row.default
     if is_sent and row.operator:
         annotation, default = annotation | UnsetType, UNSET

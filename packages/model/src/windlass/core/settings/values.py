@@ -52,12 +52,12 @@ class AdvancedValues:
 def deployed_part(changed: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """Returns the settings that act with a deployment of a kind of service, so that a changed one makes a
     service out of date."""
-    names = _of_deployment(family)
+    names = _settings_of_deployment(family)
     return {name: value for name, value in changed.items() if name in names}
 
 
 @cache
-def _of_deployment(family: Family) -> frozenset[str]:
+def _settings_of_deployment(family: Family) -> frozenset[str]:
     answers = [
         action.answer for trait in family.traits if trait.name == SETTINGS_TRAIT for action in trait.actions
     ]

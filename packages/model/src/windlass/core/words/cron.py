@@ -96,7 +96,7 @@ def parse(text: str) -> Timetable:
             f"30 3 * * 1-5: it has {len(words)}"
         )
     minutes, hours, days, months, weekdays = (
-        _numbers(field, word.lower()) for field, word in zip(FIELDS, words, strict=True)
+        _parse_numbers(field, word.lower()) for field, word in zip(FIELDS, words, strict=True)
     )
     timetable = Timetable(
         minutes=tuple(sorted(minutes)),
@@ -111,7 +111,7 @@ def parse(text: str) -> Timetable:
     return timetable
 
 
-def _numbers(field: TimetableField, word: str) -> frozenset[int]:
+def _parse_numbers(field: TimetableField, word: str) -> frozenset[int]:
     numbers: set[int] = set()
     for part in word.split(","):
         range_, slash, step = part.partition("/")
@@ -119,8 +119,8 @@ def _numbers(field: TimetableField, word: str) -> frozenset[int]:
         if range_ == "*":
             low, high = field.least, field.most
         else:
-            low = _number(field, first)
-            high = _number(field, last) if dash else low
+            low = _parse_number(field, first)
+            high = _parse_number(field, last) if dash else low
         if slash and range_ != "*" and not dash:
             raise _bad_field(
                 field, f"a step needs a range: write {low}-{field.most}/{step} instead of {part}"
@@ -135,7 +135,7 @@ def _numbers(field: TimetableField, word: str) -> frozenset[int]:
     return frozenset(numbers)
 
 
-def _number(field: TimetableField, word: str) -> int:
+def _parse_number(field: TimetableField, word: str) -> int:
     if word in field.names:
         return field.first_name + field.names.index(word)
     if _NUMBER_PATTERN.fullmatch(word) and field.least <= int(word) <= field.most:

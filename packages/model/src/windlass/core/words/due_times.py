@@ -37,17 +37,17 @@ class UnknownZone(Exception):
 def is_zone(name: str) -> bool:
     """Returns whether the name is in the IANA database. Case-sensitive, although some file systems are
     not."""
-    return name in _zones()
+    return name in _available_zones()
 
 
 def similar_zones(name: str) -> list[str]:
     """Returns the names that are most similar to a misspelled name, ignoring case."""
-    by_key = {zone.casefold(): zone for zone in sorted(_zones())}
+    by_key = {zone.casefold(): zone for zone in sorted(_available_zones())}
     return [by_key[key] for key in get_close_matches(name.casefold(), by_key, 2, 0.8)]
 
 
 @lru_cache(maxsize=1)
-def _zones() -> frozenset[str]:
+def _available_zones() -> frozenset[str]:
     return frozenset(available_timezones())
 
 
@@ -100,10 +100,10 @@ def _matches(timetable: Timetable, day: date) -> bool:
 
 def _first_after(timetable: Timetable, zone: ZoneInfo, day: date, after: int) -> int | None:
     """Returns the first due time of a day after the minute `after`; None if there is none."""
-    offset = _only_offset(zone, day)
+    offset = _constant_offset(zone, day)
     if offset is None:
         return next((due for due in _due_times_of_day(timetable, zone, day) if due > after), None)
-    start = _minutes(datetime(day.year, day.month, day.day)) - offset  # noqa: DTZ001
+    start = _local_minutes(datetime(day.year, day.month, day.day)) - offset  # noqa: DTZ001
     wanted = max(0, after + 1 - start)
     hour, minute = divmod(wanted, 60)
     hours, minutes = timetable.hours, timetable.minutes
@@ -117,10 +117,10 @@ def _first_after(timetable: Timetable, zone: ZoneInfo, day: date, after: int) ->
 
 
 @lru_cache(maxsize=8192)
-def _only_offset(zone: ZoneInfo, day: date) -> int | None:
+def _constant_offset(zone: ZoneInfo, day: date) -> int | None:
     """Returns the UTC offset of a zone on a day in minutes; None if the offset changes on that day."""
     first = datetime(day.year, day.month, day.day)  # noqa: DTZ001
-    before, later = _offset(zone, first, 0), _offset(zone, first + _DAY, 1)
+    before, later = _utc_offset_minutes(zone, first, 0), _utc_offset_minutes(zone, first + _DAY, 1)
     return before if before == later else None
 
 
@@ -131,14 +131,14 @@ def _due_times_of_day(timetable: Timetable, zone: ZoneInfo, day: date) -> tuple[
     for hour in timetable.hours:
         for minute in timetable.minutes:
             local = datetime(day.year, day.month, day.day, hour, minute)  # noqa: DTZ001
-            times |= {*_due_at(timetable, zone, local)}
+            times |= {*_due_minutes(timetable, zone, local)}
     return tuple(sorted(times))
 
 
-def _due_at(timetable: Timetable, zone: ZoneInfo, local: datetime) -> Iterator[int]:
+def _due_minutes(timetable: Timetable, zone: ZoneInfo, local: datetime) -> Iterator[int]:
     """Yields the minutes at which a local time is due: none, one or two."""
-    first, second = _offset(zone, local, 0), _offset(zone, local, 1)
-    minute = _minutes(local)
+    first, second = _utc_offset_minutes(zone, local, 0), _utc_offset_minutes(zone, local, 1)
+    minute = _local_minutes(local)
     if first == second:
         yield minute - first
     elif first > second:  # The clock is set back, so the local time occurs twice.
@@ -165,17 +165,17 @@ def _change_between(zone: ZoneInfo, before: int, after: int) -> int:
 
 
 def _offset_at(zone: ZoneInfo, minute: int) -> int:
-    return _in_minutes(datetime.fromtimestamp(minute * 60, UTC).astimezone(zone).utcoffset())
+    return _offset_minutes(datetime.fromtimestamp(minute * 60, UTC).astimezone(zone).utcoffset())
 
 
-def _offset(zone: ZoneInfo, local: datetime, fold: int) -> int:
-    return _in_minutes(zone.utcoffset(local.replace(fold=fold)))
+def _utc_offset_minutes(zone: ZoneInfo, local: datetime, fold: int) -> int:
+    return _offset_minutes(zone.utcoffset(local.replace(fold=fold)))
 
 
-def _in_minutes(offset: timedelta | None) -> int:
+def _offset_minutes(offset: timedelta | None) -> int:
     assert offset is not None
     return round(offset.total_seconds() / 60)
 
 
-def _minutes(local: datetime) -> int:
+def _local_minutes(local: datetime) -> int:
     return int((local - _EPOCH).total_seconds()) // 60

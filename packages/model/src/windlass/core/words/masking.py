@@ -50,8 +50,8 @@ class Mask:
 
     def __init__(self, values: Iterable[str]) -> None:
         self.values = tuple(dict.fromkeys(values))
-        self.patterns = _patterns(self.values)
-        windows = [_window(pattern.encode()) for pattern in self.patterns]
+        self.patterns = _secret_patterns(self.values)
+        windows = [_unusual_window(pattern.encode()) for pattern in self.patterns]
         self._words = frozenset(_words_in(windows))
         self._pairs = frozenset(_pairs_in(windows))
 
@@ -73,11 +73,11 @@ class Mask:
             return messages, ""
         masked: list[str] = []
         for line in _lines(messages):
-            shown, before = self._line(line, before)
+            shown, before = self._mask_line(line, before)
             masked += shown
         return masked, before
 
-    def _line(self, parts: Sequence[str], before: str) -> tuple[list[str], str]:
+    def _mask_line(self, parts: Sequence[str], before: str) -> tuple[list[str], str]:
         """Masks the parts of one line. A secret may span two parts, of which the second arrives later.
 
         Therefore the end of an unfinished line is always held back. If it were held back only where a secret
@@ -100,14 +100,14 @@ class Mask:
     def _holding_point(self, whole: str, spans: Sequence[tuple[int, int]]) -> int:
         """Returns the position from which the end of an unfinished line is held back. It is never inside a
         secret."""
-        end = max(len(whole) - self._longest + 1, 0)
+        end = max(len(whole) - self._max_pattern_length + 1, 0)
         return next((last for first, last in spans if first < end < last), end)
 
     def _may_hold(self, text: str) -> bool:
         raw = text.encode(errors="replace")
-        if self._words and not self._words.isdisjoint(_align(raw, "I", 4)):
+        if self._words and not self._words.isdisjoint(_aligned_numbers(raw, "I", 4)):
             return True
-        return bool(self._pairs) and not self._pairs.isdisjoint(_align(raw, "H", 2))
+        return bool(self._pairs) and not self._pairs.isdisjoint(_aligned_numbers(raw, "H", 2))
 
     @cached_property
     def _search(self) -> PatternSearch:
@@ -115,7 +115,7 @@ class Mask:
         return PatternSearch(self.patterns)
 
     @cached_property
-    def _longest(self) -> int:
+    def _max_pattern_length(self) -> int:
         return max(map(len, self.patterns), default=1)
 
 
@@ -131,7 +131,7 @@ def is_trivial(value: str) -> bool:
 # Patterns
 
 
-def _patterns(values: Iterable[str]) -> tuple[str, ...]:
+def _secret_patterns(values: Iterable[str]) -> tuple[str, ...]:
     patterns: dict[str, None] = {}
     for value in values:
         for form in _printed_forms(value):
@@ -163,8 +163,8 @@ def _printed_forms(value: str) -> Iterator[str]:
     ):
         if written != value:
             yield written
-    yield from _in_base64(value)
-    if (password := _password(value)) and not is_trivial(password):
+    yield from _base64_forms(value)
+    if (password := _password_in_url(value)) and not is_trivial(password):
         yield from _printed_forms(password)
 
 
@@ -178,7 +178,7 @@ def _forms_of_lines(lines: Iterable[str]) -> Iterator[str]:
             yield assigned[1]
 
 
-def _in_base64(value: str) -> Iterator[str]:
+def _base64_forms(value: str) -> Iterator[str]:
     """Yields the base64 forms of a value at each of the three offsets, without digits that depend on adjacent
     bytes.
 
@@ -200,7 +200,7 @@ def _in_base64(value: str) -> Iterator[str]:
 _URLSAFE: Final = str.maketrans("+/", "-_")
 
 
-def _password(value: str) -> str:
+def _password_in_url(value: str) -> str:
     """Returns the password in an address such as `postgres://user:password@host/name`; empty if there is
     none."""
     if "://" not in value:
@@ -224,7 +224,7 @@ def _split_value(value: str) -> Iterator[str]:
 # The filter
 
 
-def _window(raw: bytes) -> bytes:
+def _unusual_window(raw: bytes) -> bytes:
     """Returns the seven most unusual consecutive bytes of a value, or the whole value if it is shorter."""
     if len(raw) <= 7:
         return raw
@@ -236,7 +236,7 @@ def _words_in(windows: Iterable[bytes]) -> Iterator[int]:
     """Yields the four-byte words in each window. Any seven bytes contain one aligned word."""
     for window in windows:
         if len(window) >= 7:
-            yield from (_number(window[start : start + 4]) for start in range(4))
+            yield from (_window_number(window[start : start + 4]) for start in range(4))
 
 
 def _pairs_in(windows: Iterable[bytes]) -> Iterator[int]:
@@ -244,14 +244,14 @@ def _pairs_in(windows: Iterable[bytes]) -> Iterator[int]:
         if len(window) < 7:
             # Two adjacent pairs would be more selective, but a window of six bytes guarantees only one
             # aligned pair.
-            yield from (_number(window[start : start + 2]) for start in range(2))
+            yield from (_window_number(window[start : start + 2]) for start in range(2))
 
 
-def _number(raw: bytes) -> int:
+def _window_number(raw: bytes) -> int:
     return int.from_bytes(raw, _ORDER)
 
 
-def _align(raw: bytes, kind: Literal["I", "H"], size: int) -> Iterable[int]:
+def _aligned_numbers(raw: bytes, kind: Literal["I", "H"], size: int) -> Iterable[int]:
     return memoryview(raw + bytes(-len(raw) % size)).cast(kind)
 
 

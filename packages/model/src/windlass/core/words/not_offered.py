@@ -130,12 +130,13 @@ NOT_OFFERED: Final[Mapping[str, Sequence[str]]] = {
 """Operations by the reason why they are not offered. `{}` stands for any path segment."""
 
 
-def _pattern(operation: str) -> str:
+def _operation_pattern(operation: str) -> str:
     return re.escape(operation).replace(r"\{\}", "[^/]+")
 
 
 _REFUSED: Final = [
-    (reason, lazy_pattern("|".join(map(_pattern, operations)))) for reason, operations in NOT_OFFERED.items()
+    (reason, lazy_pattern("|".join(map(_operation_pattern, operations))))
+    for reason, operations in NOT_OFFERED.items()
 ]
 
 

@@ -22,10 +22,10 @@ class PatternSearch:
         whole = frozenset(patterns)
         self.lengths = sorted({len(pattern) for pattern in whole})
         self._heads = re.compile(
-            _alternatives(_build_tree(pattern[:MIN_PATTERN_LENGTH] for pattern in sorted(whole)))
+            _tree_pattern(_build_tree(pattern[:MIN_PATTERN_LENGTH] for pattern in sorted(whole)))
         )
-        beginnings = {beginning for pattern in whole for beginning in self._beginnings(pattern)}
-        self.known = {beginning: self._longest_of(whole, beginning) for beginning in beginnings}
+        beginnings = {beginning for pattern in whole for beginning in self._searched_prefixes(pattern)}
+        self.known = {beginning: self._longest_match(whole, beginning) for beginning in beginnings}
         """Stored prefixes, each with the length of the longest pattern that it begins with."""
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
@@ -33,12 +33,12 @@ class PatternSearch:
         place = 0 if self.lengths else len(text) + 1
         while place <= len(text) and (head := self._heads.search(text, place)) is not None:
             start = head.start()
-            length = self._length(text, start)
+            length = self._match_length(text, start)
             if length:
                 yield start, start + length
             place = start + (length or 1)
 
-    def _length(self, text: str, start: int) -> int:
+    def _match_length(self, text: str, start: int) -> int:
         """Returns the length of the longest pattern at a position; 0 if there is none."""
         low, high, length = 0, len(self.lengths), 0
         while low < high:
@@ -51,7 +51,7 @@ class PatternSearch:
                 low, length = middle + 1, known_length or length
         return length
 
-    def _beginnings(self, pattern: str) -> Iterator[str]:
+    def _searched_prefixes(self, pattern: str) -> Iterator[str]:
         low, high = 0, len(self.lengths)
         while low < high:
             middle = (low + high) // 2
@@ -61,7 +61,7 @@ class PatternSearch:
                 low = middle + 1
                 yield pattern[: self.lengths[middle]]
 
-    def _longest_of(self, whole: Collection[str], beginning: str) -> int:
+    def _longest_match(self, whole: Collection[str], beginning: str) -> int:
         return max((n for n in self.lengths if n <= len(beginning) and beginning[:n] in whole), default=0)
 
 
@@ -75,7 +75,7 @@ def _build_tree(patterns: Iterable[str]) -> dict[str, Any]:
     return root
 
 
-def _alternatives(node: Mapping[str, Any]) -> str:
+def _tree_pattern(node: Mapping[str, Any]) -> str:
     """Returns a regular expression for the tree that prefers longer matches."""
     branches = [_chain_pattern(sign, below) for sign, below in sorted(node.items()) if sign]
     if not branches:
@@ -89,4 +89,4 @@ def _chain_pattern(sign: str, node: Mapping[str, Any]) -> str:
     while len(node) == 1 and "" not in node:
         sign, node = next(iter(node.items()))
         signs.append(re.escape(sign))
-    return "".join(signs) + _alternatives(node)
+    return "".join(signs) + _tree_pattern(node)

@@ -54,11 +54,13 @@ class RunningHours(Struct, frozen=True):
     def _timetables(self) -> dict[HoursEvent, str]:
         later = 0 if self.stop > self.start else 1
         return {
-            HoursEvent.START: _timetable(self.start, self.weekdays),
-            HoursEvent.STOP: _timetable(self.stop, [(day + later) % _DAYS_OF_WEEK for day in self.weekdays]),
+            HoursEvent.START: _cron_timetable(self.start, self.weekdays),
+            HoursEvent.STOP: _cron_timetable(
+                self.stop, [(day + later) % _DAYS_OF_WEEK for day in self.weekdays]
+            ),
         }
 
 
-def _timetable(minute: int, weekdays: Sequence[int]) -> str:
+def _cron_timetable(minute: int, weekdays: Sequence[int]) -> str:
     hour, minute = divmod(minute, _MINUTES_OF_HOUR)
     return f"{minute} {hour} * * {','.join(map(str, sorted(weekdays)))}"

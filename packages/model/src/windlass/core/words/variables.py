@@ -191,18 +191,18 @@ class _Expansion:
 
     def _read(self, entry: DeclaredVariable) -> _Text:
         if entry.mount_path:
-            return _text(entry.mount_path, secret=False)
+            return _sized_text(entry.mount_path, secret=False)
         if "\0" in entry.value:
             raise UnresolvableVariable(
                 f"{entry.key}: no process takes a variable with a NUL in it: make it a file"
             )
         most = MAX_VARIABLE_BYTES - len(entry.key)
-        self._enter(entry.key)
+        self._enter_reference(entry.key)
         text = self.fill(entry, most)
         self._way.pop()
         return text
 
-    def _enter(self, key: str) -> None:
+    def _enter_reference(self, key: str) -> None:
         if key in self._way:
             circle = [*self._way[self._way.index(key) :], key]
             raise UnresolvableVariable(
@@ -219,7 +219,7 @@ class _Expansion:
         """Returns the value with its references replaced. Raises UnresolvableVariable if the result is too
         long."""
         if not entry.interpolated:
-            return _check_size(entry, [_text(entry.value, secret=entry.secret)], limit)
+            return _check_size(entry, [_sized_text(entry.value, secret=entry.secret)], limit)
         parts: list[_Text] = []
         size = 0
         for part in self._text_parts(entry):
@@ -233,16 +233,16 @@ class _Expansion:
         pieces = _MENTION_PATTERN.split(entry.value)
         for place, piece in enumerate(pieces):
             if place % 2 == 0:
-                yield _text(piece, secret=entry.secret)
+                yield _sized_text(piece, secret=entry.secret)
             elif piece in self._entries:
                 self.used.add(self._entries[piece].id)
                 yield self.of(piece)
             else:
                 self.missing.add(piece)
-                self._warn(entry, piece)
-                yield _text(f"{{{{{piece}}}}}", secret=entry.secret)
+                self._warn_about_unknown_name(entry, piece)
+                yield _sized_text(f"{{{{{piece}}}}}", secret=entry.secret)
 
-    def _warn(self, entry: DeclaredVariable, name: str) -> None:
+    def _warn_about_unknown_name(self, entry: DeclaredVariable, name: str) -> None:
         # In a secret, text that looks like a reference may be part of the secret, so it is not shown.
         what = "a name" if entry.secret else f"{{{{{name}}}}}"
         alike = (
@@ -256,7 +256,7 @@ class _Expansion:
             self.warnings.append(warning)
 
 
-def _text(value: str, *, secret: bool) -> _Text:
+def _sized_text(value: str, *, secret: bool) -> _Text:
     return _Text(value, len(value.encode()), secret)
 
 

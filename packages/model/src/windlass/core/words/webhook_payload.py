@@ -165,18 +165,18 @@ def _render_slack(news: WebhookPayload, link: str) -> dict[str, Any]:
         ),
         *([f"*By:* {_escape(news.by)}"] if news.by else []),
     ]
-    blocks = [_section(title), _section("\n".join(facts))]
+    blocks = [_slack_section(title), _slack_section("\n".join(facts))]
     if news.message:
-        blocks.append(_section(f"```{_escape(_shorten_middle(news.message)).replace('```', '')}```"))
+        blocks.append(_slack_section(f"```{_escape(_shorten_middle(news.message)).replace('```', '')}```"))
     name = f"Run {news.run.number}" if news.run else f"Deployment {news.number}"
-    blocks.append(_section(f"<{link}|{name}>"))
+    blocks.append(_slack_section(f"<{link}|{name}>"))
     text = f"{news.service.name} {says} ({where})" + (
         f": {_first_line(news.message)}" if news.message else ""
     )
     return {"text": _escape(_shorten_middle(text)), "blocks": blocks}
 
 
-def _section(text: str) -> dict[str, Any]:
+def _slack_section(text: str) -> dict[str, Any]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
 
 
