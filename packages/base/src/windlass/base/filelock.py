@@ -19,6 +19,8 @@ from windlass.base.cleanup import on_failure
 _FIRST_PAUSE: Final = 0.001
 _MAX_PAUSE: Final = 0.05
 """The longest pause between two attempts to lock, in seconds."""
+_LOCK_TABLE_READS: Final = 3
+"""The kernel returns its table of locks in pieces, and leaves out a lock if others end between two pieces."""
 
 
 def open_lock_file(path: Path) -> int:
@@ -58,12 +60,13 @@ def holder_of(fd: int) -> int | None:
     """Returns the id of a process that holds the lock of an open file, if known."""
     file = os.fstat(fd)
     place = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/locks").read_text().splitlines():
-            # 1: FLOCK  ADVISORY  WRITE 4242 00:1b:99 0 EOF; a waiting process has -> after the first number
-            words = line.split()
-            if words[1] == "FLOCK" and words[5] == place and int(words[4]) > 0:
-                return int(words[4])
+    for _ in range(_LOCK_TABLE_READS):
+        with suppress(OSError):
+            for line in Path("/proc/locks").read_text().splitlines():
+                # 1: FLOCK  ADVISORY  WRITE 4242 00:1b:99 0 EOF; a waiting process has -> after the number
+                words = line.split()
+                if words[1:2] == ["FLOCK"] and words[5:6] == [place] and words[4] > "0":
+                    return int(words[4])
     return None
 
 
