@@ -400,10 +400,17 @@ async def test_a_webhook_without_pull_requests_is_told_and_repaired():
         assert (await shop.world.post(sync))["status"] == "ACTIVE"
         shop.server.hooks[0]["events"] = ["push"]
         told = await shop.world.get(status)
-        assert (told["status"], told["missing_events"]) == ("MISCONFIGURED", ["pull_request"])
+        assert (told["status"], told["missing_events"]) == (
+            "MISCONFIGURED",
+            ["pull_request", "issue_comment"],
+        )
         await shop.rule(auto_preview=False)
         assert (await shop.world.get(status))["status"] == "ACTIVE", "without previews, pushes are enough"
+        shop.server.hooks[0]["events"] = ["push", "pull_request"]
         await shop.rule(auto_preview=True)
+        told = await shop.world.get(status)
+        assert (told["status"], told["missing_events"]) == ("MISCONFIGURED", ["issue_comment"])
+        assert "commands in comments" in told.message, "webhooks from before the commands are told, too"
         assert (await shop.world.post(sync))["status"] == "ACTIVE"
 
 

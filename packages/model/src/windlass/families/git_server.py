@@ -74,13 +74,19 @@ class GitWebhookStatus(Shown):
     status: Annotated[
         Literal["ACTIVE", "NOT_CONFIGURED", "MISCONFIGURED", "UNABLE_TO_VERIFY"],
         Meta(
-            description="MISCONFIGURED: it is switched off, sends no pushes, or has a former address. "
+            description="MISCONFIGURED: it is switched off, lacks events, or has a former address. "
             "UNABLE_TO_VERIFY: the git server cannot be asked with the git token of the service"
         ),
         example("ACTIVE"),
     ]
     provider: Annotated[GitProvider, Meta(description="GITHUB also for Gitea and Forgejo"), example("GITHUB")]
-    missing_events: Maybe[list[str]] = absent
+    missing_events: Annotated[
+        Maybe[list[str]],
+        Meta(
+            description="Those of push, pull_request and issue_comment that are needed and not sent. The last "
+            "two are needed where the environment has previews on"
+        ),
+    ] = absent
     message: Annotated[Maybe[str], Meta(description="What to do, if something is left to do")] = absent
 
 

@@ -25,7 +25,11 @@ class GitWebhook(Shown):
 
     repository: Annotated[str, Meta(description="Host and path"), example("github.com/acme/shop")]
     url: Annotated[Maybe[_Url], Meta(description="Missing until the webhook is made")] = absent
-    events: Annotated[list[str], Meta(description="Events to choose"), example(["push", "pull_request"])]
+    events: Annotated[
+        list[str],
+        Meta(description="Events to choose; the last two are for previews"),
+        example(["push", "pull_request", "issue_comment"]),
+    ]
     content_type: Annotated[str, Meta(description="Form of the deliveries")] = "application/json"
     warning: Annotated[
         Maybe[str],

@@ -40,6 +40,13 @@ _STATUS: Final = "git_webhook"
 """The prepared value with the answer of a synchronization."""
 
 
+_PUSH, _PULL_REQUEST, _COMMENT = "push", "pull_request", "issue_comment"
+_EFFECTS: Final = {
+    _PUSH: "it sends no pushes, so that they are found only once a minute",
+    _PULL_REQUEST: "it sends no pull requests, so that previews follow them only once a minute",
+    _COMMENT: "it sends no comments, so that commands in comments of pull requests have no effect",
+}
+"""What the lack of each event means."""
 _BY_HAND: Final = (
     "Choose a git token that may manage webhooks of the repository, or enter the webhook by hand: "
     "`windlass service renew-git-webhook` shows address and secret"
@@ -239,13 +246,18 @@ async def _status_of(
 
 
 async def _missing_events(ctx: Context, service: Row, ours: InstalledWebhook | None) -> list[str]:
-    """Returns the events that our webhook does not send. Pull requests matter only to previews."""
+    """Returns the events that our webhook does not send. Pull requests and comments matter only to
+    previews."""
     if ours is None:
         return []
     base = await ctx.store.reads.resources.find(environment.name, service.parent)
     wants_pulls = base is not None and gives_previews(base)
-    missing = [] if ours.has_pushes else ["push"]
-    return [*missing, "pull_request"] if wants_pulls and not ours.has_pull_requests else missing
+    missing = [] if ours.has_pushes else [_PUSH]
+    if wants_pulls and not ours.has_pull_requests:
+        missing.append(_PULL_REQUEST)
+    if wants_pulls and not ours.has_comments:
+        missing.append(_COMMENT)
+    return missing
 
 
 def _compared(
@@ -262,9 +274,15 @@ def _compared(
     shown = _status("ACTIVE", repository)
     if missing:
         shown["missing_events"] = missing
+        shown["message"] = _explain_missing(missing)
     if missing or not ours.is_active or ours.url != address_of(ctx, webhook):
         shown["status"] = "MISCONFIGURED"
     return shown
+
+
+def _explain_missing(missing: list[str]) -> str:
+    effects = "; ".join(_EFFECTS[event] for event in missing)
+    return f"Set the webhook up again, here or with `windlass service git-webhook-sync`: {effects}"
 
 
 def _find_ours(installed: list[InstalledWebhook], webhook: GitWebhookRow) -> InstalledWebhook | None:

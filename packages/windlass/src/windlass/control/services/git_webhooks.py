@@ -159,7 +159,7 @@ async def remove_webhook(ctx: Context, tx: Tx, call: Call) -> Reply:
 def _shown_webhook(ctx: Context, repository: str, webhook: GitWebhookRow | None) -> Document:
     shown: Document = {
         "repository": repository,
-        "events": ["push", "pull_request"],
+        "events": ["push", "pull_request", "issue_comment"],
         "content_type": "application/json",
     }
     if webhook is not None:

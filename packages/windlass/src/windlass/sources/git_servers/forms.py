@@ -41,6 +41,8 @@ class InstalledWebhook(NamedTuple):
     is_active: bool
     has_pushes: bool
     has_pull_requests: bool
+    has_comments: bool
+    """Whether it sends comments of pull requests; true for git servers whose comments are not read."""
 
 
 class ServerForm(Protocol):
@@ -97,6 +99,7 @@ class _GitHubHook(Struct):
 class GitHubForm:
     update_method = "PATCH"
     _per_page = "per_page=100"
+    _comment_event = "issue_comment"
 
     def authorization(self, token: str) -> str:
         return f"Bearer {_password_of(token)}"
@@ -133,6 +136,7 @@ class GitHubForm:
                 hook.active,
                 bool({"push", "*"} & set(hook.events)),
                 bool({"pull_request", "pull_request_only", "*"} & set(hook.events)),
+                bool({self._comment_event, "*"} & set(hook.events)),
             )
             for hook in read_json(body, list[_GitHubHook])
         ]
@@ -147,6 +151,7 @@ class GitHubForm:
 
 class GiteaForm(GitHubForm):
     _per_page = "limit=50"
+    _comment_event = "pull_request_comment"
 
     def authorization(self, token: str) -> str:
         return f"token {_password_of(token)}"
@@ -173,6 +178,7 @@ class _GitLabHook(Struct):
     push_events: bool = False
     push_events_branch_filter: str | None = None
     merge_requests_events: bool = False
+    note_events: bool = False
 
 
 class GitLabForm:
@@ -213,6 +219,7 @@ class GitLabForm:
                 True,
                 hook.push_events and not hook.push_events_branch_filter,
                 hook.merge_requests_events,
+                hook.note_events,
             )
             for hook in read_json(body, list[_GitLabHook])
         ]
@@ -323,6 +330,7 @@ class BitbucketForm:
                 hook.active,
                 "repo:push" in hook.events,
                 set(_BITBUCKET_PULLS) <= set(hook.events),
+                has_comments=True,
             )
             for hook in read_json(body, _BitbucketHooks).values
         ]

@@ -195,8 +195,8 @@ export const words = {
       webhook: {
         title: "Push webhook", reading: "Reading the state of the webhook…", unknown: "Its state cannot be read now.", setUp: "Set up", byHand: "Enter by hand", url: "Address", secret: "Secret",
         states: { ACTIVE: "The git server sends pushes", NOT_CONFIGURED: "Not set up", MISCONFIGURED: "Set up wrongly", UNABLE_TO_VERIFY: "Cannot be verified" },
-        abouts: { NOT_CONFIGURED: "New commits are found by looking, once a minute. With a webhook, a push is deployed at once.", MISCONFIGURED: "It is switched off, sends no pushes, or has a former address. Set it up again.", UNABLE_TO_VERIFY: "Windlass asks the git server with the git token of the service, or waits for a first delivery." },
-        enter: "Enter both at the git server, with the content type application/json and pushes as the only event. The secret is shown once.", replaces: "The webhook of this repository gets a new secret, and the former one ends for all services of the repository.", recent: "Recent pushes", none: "No push has come yet.",
+        abouts: { NOT_CONFIGURED: "New commits are found by looking, once a minute. With a webhook, a push is deployed at once.", MISCONFIGURED: "It is switched off, sends too little, or has a former address. Set it up again.", UNABLE_TO_VERIFY: "Windlass asks the git server with the git token of the service, or waits for a first delivery." },
+        enter: "Enter both at the git server, with the content type application/json, and pushes as its event; for previews, also pull requests and comments. The secret is shown once.", replaces: "The webhook of this repository gets a new secret, and the former one ends for all services of the repository.", recent: "Recent pushes", none: "No push has come yet.",
       },
     },
     database: { title: "Server", versionHelp: "A newer version of the same server reads the data of an older one only if its makers say so.", isPublic: "Reachable from outside", isPublicHelp: "On a port of the machine, with its password. Otherwise only services of its environment reach it." },
