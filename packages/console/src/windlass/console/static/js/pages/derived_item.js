@@ -70,11 +70,22 @@ export function render(state, place) {
     crumbs([parent.name, base], [state.listTitle, list], [name]),
     head(name, { about: item.description, actions: actions.map((action) => button(wordsOf(action), () => run(state, place, action), { needs: [action.method, action.path] })) }),
     panel(words.present, values(item, schema, document)),
-    readings.map(({ operation, found, error }) => panel(title(familyOf(operation)), found ? values(without(found, item.id), document.answer(operation), document) : absent(error))),
+    readings.map((part) => readingOf(state, place, part)),
     lists.map((below) => panel(document.titleOf(below.operation), rowsOf(state, place, below))),
     edit && panel(words.change, own(edit.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true, needs: ["PATCH", path] }))),
     operations.DELETE && panel(words.remove.button, h("p", {}, operations.DELETE.description || words.remove.forGood), button(words.remove.button, () => remove(state, place), { danger: true, needs: ["DELETE", path] })),
   ];
+}
+
+// What is made and removed apart from the thing, such as the webhook of a registry, says when it was made.
+function readingOf(state, place, { operation, found, error }) {
+  const { document, item, path } = state;
+  const heading = title(familyOf(operation));
+  if (!found) return panel(heading, absent(error));
+  const target = `${path}/${familyOf(operation)}`;
+  const removal = found.created_at && document.at("DELETE", target);
+  return panel(heading, values(without(found, item.id), document.answer(operation), document),
+    removal && h("div", { class: "actions" }, button(wordsOf(removal), () => removePart(state, place, removal, target), { danger: true, needs: ["DELETE", target] })));
 }
 
 const wordsOf = (action) => action.summary.replace(/ \(.*\)$/, "");
@@ -177,6 +188,14 @@ async function run(state, place, action) {
 // An answer that is no thing tells how it went, such as a check.
 function showOutcome({ document }, action, outcome) {
   return dialog(wordsOf(action), (finish) => [values(outcome, document.answer(action), document), h("div", { class: "dialog-actions" }, button(words.close, () => finish()))]);
+}
+
+async function removePart(state, place, removal, target) {
+  const heading = wordsOf(removal);
+  if (!(await confirm(heading, removal.description || words.remove.forGood, { action: heading, danger: true }))) return;
+  await api.delete(target);
+  say(words.doneWith(heading));
+  await place.go(`${state.list}/${state.item.id}`, { replace: true });
 }
 
 async function remove(state, place) {
