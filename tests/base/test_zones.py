@@ -77,6 +77,10 @@ async def test_a_record_is_added_beside_others_and_removed_alone(provider, tmp_p
         zones = open_provider(provider, given)
         assert await zones.zone_of(NAME) in {"example.com", "apps.example.com"}
         assert await zones.zone_of("_acme-challenge.example.org") == ""
+        assert await zones.check(NAME) in {"example.com", "apps.example.com"}
+        with pytest.raises(ZoneFailure):
+            await zones.check("_acme-challenge.example.org")
+        assert texts(NAME) == [], "a check changes nothing"
         await zones.add(NAME, "of-another")
         for _ in range(2):
             await zones.add(NAME, VALUE)
@@ -86,11 +90,15 @@ async def test_a_record_is_added_beside_others_and_removed_alone(provider, tmp_p
         assert texts(NAME) == ["of-another"]
         await zones.remove(NAME, "of-another")
         assert texts(NAME) == []
-        with pytest.raises(ZoneFailure) as failure:
-            await open_provider(provider, wrong).add(NAME, VALUE)
-        assert texts(NAME) == []
-        credentials = (given.credentials, wrong.credentials, SECRET, AWS.secret)
-        assert not any(secret in str(failure.value) for secret in credentials if secret)
+        refusing = open_provider(provider, wrong)
+        tries = [refusing.add(NAME, VALUE)]
+        tries += [refusing.check(NAME)] if provider != "hook" else []
+        for attempt in tries:
+            with pytest.raises(ZoneFailure) as failure:
+                await attempt
+            assert texts(NAME) == []
+            credentials = (given.credentials, wrong.credentials, SECRET, AWS.secret)
+            assert not any(secret in str(failure.value) for secret in credentials if secret)
 
 
 async def test_names_outside_of_all_zones_cost_the_provider_one_list_a_minute():

@@ -89,9 +89,12 @@ class NameServer:
         return struct.pack("!HHHHHH", id, 0x8180 | code, 1, len(found), 0, 0) + head + body
 
     def _update(self, message: bytes) -> bytes:
-        """Makes the only change of an update, if its signature is right."""
+        """Makes the change of an update, if its signature is right. There is one at most."""
         _, position = _name(message, 12)
         end = position = position + 4
+        if not struct.unpack_from("!H", message, 8)[0]:
+            mac, is_signed = self._signature(message, end, message[:10] + b"\0\0" + message[12:end])
+            return self._accepted(message, end, mac) if is_signed else self._refused(message, end)
         name, position = _name(message, position)
         _, group, _, length = struct.unpack_from("!HHIH", message, position)
         text = message[position + 11 : position + 10 + length].decode()
@@ -99,7 +102,7 @@ class NameServer:
         plain = message[:10] + b"\0\0" + message[12:start]
         mac, is_signed = self._signature(message, start, plain)
         if not is_signed:
-            return message[:2] + struct.pack("!HHHHH", 0xA800 | NOT_PRIMARY, 1, 0, 0, 0) + message[12:end]
+            return self._refused(message, end)
         records = self.records.setdefault(name, [])
         word = "add" if group == ADDED else "remove"
         self.updates.append((word, name, text))
@@ -111,6 +114,12 @@ class NameServer:
             self._late.append((name, text))
         elif ("TXT", text) not in records:
             records.append(("TXT", text))
+        return self._accepted(message, end, mac)
+
+    def _refused(self, message: bytes, end: int) -> bytes:
+        return message[:2] + struct.pack("!HHHHH", 0xA800 | NOT_PRIMARY, 1, 0, 0, 0) + message[12:end]
+
+    def _accepted(self, message: bytes, end: int, mac: bytes) -> bytes:
         answer = message[:2] + struct.pack("!HHHHH", 0xA800, 1, 0, 0, 0) + message[12:end]
         return self._signed(answer, mac)
 

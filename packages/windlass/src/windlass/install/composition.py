@@ -118,8 +118,8 @@ def assemble(
         neighbours=Neighbours(),
         variable_digests=VariableDigests(store.reads),
         out=transport,
-        dns=(dns := _dns_client(settings)),
-        zones=_zones(settings, transport, dns),
+        dns=(dns := dns_client(settings)),
+        zones=zone_provider(settings, transport, dns),
         authority=Authority(
             settings.acme_directory,
             _authority_http(settings, settings.acme_directory),
@@ -162,14 +162,14 @@ def way_out(settings: Settings) -> HttpSender:
         raise BadSetting(str(error)) from error
 
 
-def _dns_client(settings: Settings) -> DnsClient:
+def dns_client(settings: Settings) -> DnsClient:
     try:
         return DnsClient([parse_server(server) for server in settings.dns_servers])
     except ValueError as error:
         raise BadSetting(f"dns_servers: name addresses, such as 192.0.2.53:53: {error}") from error
 
 
-def _zones(settings: Settings, transport: OutgoingHttp, dns: DnsClient) -> ZoneProvider | None:
+def zone_provider(settings: Settings, transport: OutgoingHttp, dns: DnsClient) -> ZoneProvider | None:
     if not settings.dns_provider:
         return None
     access = ZoneAccess(

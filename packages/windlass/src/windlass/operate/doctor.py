@@ -45,6 +45,7 @@ from windlass.operate.place_owners import (
     examine_organizations,
     examine_sharing,
 )
+from windlass.operate.zone_credentials import examine_zone_credentials
 from windlass.store.archive import Snapshot
 from windlass.store.migrate import Changed, find_missing, migrations, newest
 from windlass.store.sqlite import TooOld, check_version
@@ -65,6 +66,7 @@ async def diagnose(settings: Settings) -> list[Finding]:
         *([finding async for finding in _data_directory_findings(settings)] if _may_enter(settings) else ()),
         *await asyncio.to_thread(ports, settings),
         *[finding async for finding in runs(settings)],
+        *await examine_zone_credentials(settings),
     ]
 
 

@@ -66,6 +66,12 @@ def write_update(id: int, zone: str, name: str, text: str, ttl: int | None) -> b
     )
 
 
+def write_empty_update(id: int, zone: str) -> bytes:
+    """Returns an update that changes nothing: a server checks its signature all the same."""
+    header = _HEADER.pack(id, _UPDATE, 1, 0, 0, 0)
+    return header + encode_name(zone) + struct.pack("!HH", RecordType.SOA, _INTERNET)
+
+
 def sign_message(message: bytes, key: TsigKey, now: int, request: bytes = b"") -> tuple[bytes, bytes]:
     """Returns a message with its signature, and the signature alone.
 

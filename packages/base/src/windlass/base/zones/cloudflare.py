@@ -63,6 +63,11 @@ class Cloudflare:
         zone = await self._zones.find(name)
         return zone.name if zone else ""
 
+    async def check(self, name: str) -> str:
+        zone = await self._needed_zone(name)
+        await self._records(zone, name, "")
+        return zone.name
+
     async def add(self, name: str, value: str) -> None:
         zone = await self._needed_zone(name)
         if await self._records(zone, name, value):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections import deque
 from collections.abc import Sequence
@@ -28,6 +29,16 @@ class Hook:
 
     async def zone_of(self, name: str) -> str:
         return self._domain if f".{name}".endswith(f".{self._domain}") else ""
+
+    async def check(self, name: str) -> str:
+        """Nothing is called: a command may know no other words than `add` and `remove`."""
+        if not os.access(self._command[0], os.X_OK):
+            raise ZoneFailure(
+                f"The command of dns_hook cannot be started: {self._command[0]} is no executable file"
+            )
+        if zone := await self.zone_of(name):
+            return zone
+        raise ZoneFailure(f"The command of dns_hook is called only for names of public_domain, not for {name}")
 
     async def add(self, name: str, value: str) -> None:
         await self._run("add", name, value)

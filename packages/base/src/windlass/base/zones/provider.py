@@ -61,6 +61,11 @@ class ZoneProvider(Protocol):
         ZoneFailure."""
         ...
 
+    async def check(self, name: str) -> str:
+        """Returns the zone that a name belongs to, after trying the credentials. Changes nothing. Raises
+        ZoneFailure if there is no such zone, or the credentials are refused."""
+        ...
+
     async def add(self, name: str, value: str) -> None:
         """Adds a TXT record to those of a name. Does nothing if it is there. Raises ZoneFailure."""
         ...

@@ -9,7 +9,7 @@ from typing import Final
 
 from windlass.base.dns import DnsClient, DnsFailure, NameServer, parse_server
 from windlass.base.dns.messages import BadMessage
-from windlass.base.dns.updates import TsigKey, check_answer, parse_key, sign_message, write_update
+from windlass.base.dns.updates import TsigKey, check_answer, parse_key, sign_message, write_empty_update, write_update
 from windlass.base.zones.provider import (
     TTL_SECONDS,
     BadZoneSetting,
@@ -41,6 +41,12 @@ class UpdatedServer:
                     raise ZoneFailure(f"{error}") from error
         return ""
 
+    async def check(self, name: str) -> str:
+        zone = await self._needed_zone(name)
+        id = secrets.randbits(16)
+        await self._send(id, zone, write_empty_update(id, zone))
+        return zone
+
     async def add(self, name: str, value: str) -> None:
         await self._update(name, value, ttl=TTL_SECONDS)
 
@@ -48,11 +54,17 @@ class UpdatedServer:
         await self._update(name, value, ttl=None)
 
     async def _update(self, name: str, value: str, *, ttl: int | None) -> None:
-        zone = await self.zone_of(name)
-        if not zone:
-            raise ZoneFailure(f"The name server {self._server} has no zone of {name}")
+        zone = await self._needed_zone(name)
         id = secrets.randbits(16)
-        message, mac = sign_message(write_update(id, zone, name, value, ttl), self._key, int(time.time()))
+        await self._send(id, zone, write_update(id, zone, name, value, ttl))
+
+    async def _needed_zone(self, name: str) -> str:
+        if zone := await self.zone_of(name):
+            return zone
+        raise ZoneFailure(f"The name server {self._server} has no zone of {name}")
+
+    async def _send(self, id: int, zone: str, update: bytes) -> None:
+        message, mac = sign_message(update, self._key, int(time.time()))
         try:
             refusal = check_answer(await self._exchange(message), id, self._key, mac)
         except (BadMessage, asyncio.IncompleteReadError) as error:

@@ -53,6 +53,11 @@ class Route53:
         zone = await self._zones.find(name)
         return zone.name if zone else ""
 
+    async def check(self, name: str) -> str:
+        zone = await self._needed_zone(name)
+        await self._records(zone, name)
+        return zone.name
+
     async def add(self, name: str, value: str) -> None:
         await self._change(name, f'"{value}"', is_there=True)
 
@@ -60,9 +65,7 @@ class Route53:
         await self._change(name, f'"{value}"', is_there=False)
 
     async def _change(self, name: str, text: str, *, is_there: bool) -> None:
-        zone = await self._zones.find(name)
-        if zone is None:
-            raise ZoneFailure(f"The access key of AWS (dns_credentials) has no public zone of {name}")
+        zone = await self._needed_zone(name)
         for _ in range(_MAX_ATTEMPTS):
             present = await self._records(zone, name)
             if (text in present.values) is is_there:
@@ -76,6 +79,11 @@ class Route53:
             if _CHANGED_ERROR not in _tag_texts(answer, "Code"):
                 raise _refusal(answer)
         raise ZoneFailure(f"Route 53 does not change {name}: others change it all the time")
+
+    async def _needed_zone(self, name: str) -> KnownZone:
+        if zone := await self._zones.find(name):
+            return zone
+        raise ZoneFailure(f"The access key of AWS (dns_credentials) has no public zone of {name}")
 
     async def _read_zones(self) -> Sequence[KnownZone]:
         zones: list[KnownZone] = []
