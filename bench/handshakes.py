@@ -1,4 +1,4 @@
-"""TLS handshakes one after another, each on a connection of its own, without resumption. A process of its own
+"""TLS handshakes of one or several clients, each on a connection of its own, without resumption. A process of its own
 on the core of the load; see `load`."""
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import ssl
 import sys
 import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +23,8 @@ class Handshakes(Struct, frozen=True):
     port: int
     pid: int
     """Of the server, whose time is taken too."""
+    clients: int = 1
+    """Clients at the same time, each with one handshake after another."""
 
 
 def client_context() -> ssl.SSLContext:
@@ -41,10 +44,16 @@ def connect(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
 
 def shake(given: Handshakes, context: ssl.SSLContext, seconds: float) -> Loaded:
     began = time.perf_counter(), time.process_time(), computed(given.pid)
-    count = 0
-    while time.perf_counter() < began[0] + seconds:
-        connect(given.port, context).close()
-        count += 1
+
+    def client(_: int) -> int:
+        count = 0
+        while time.perf_counter() < began[0] + seconds:
+            connect(given.port, context).close()
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(given.clients) as clients:
+        count = sum(clients.map(client, range(given.clients)))
     time.sleep(0.02)  # the server closes the last one
     ended = time.perf_counter(), time.process_time(), computed(given.pid)
     return Loaded(count, *(now - then for now, then in zip(ended, began, strict=True)))

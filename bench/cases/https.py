@@ -27,6 +27,7 @@ from windlass.gateway.starting import GATEWAY_ENVIRONMENT
 
 _REQUEST = f"GET / HTTP/1.1\r\nHost: {NAME}\r\n\r\n"
 _IDLE = 800
+_HANDSHAKE_CLIENTS = 4
 _PATIENCE = 30.0
 _CIPHERS = (
     "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:"
@@ -44,16 +45,20 @@ def run(bench: Bench) -> list[Line]:
         idle = {name: [_idle(server)] for name, server in servers.items()}
         kept = _turns(bench, servers, lambda server: _loading(server))
         shaken = _turns(bench, servers, lambda server: _Shaking(server))
+        crowded = _turns(bench, servers, lambda server: _Shaking(server, _HANDSHAKE_CLIENTS))
     return [
         _line("what a kept-alive HTTPS request costs", "µs", _costs(kept), Target(1.0, "≤")),
         _line("what a handshake costs", "µs", _costs(shaken), Target(1.1, "≤")),
+        _line(f"{CONNECTIONS} clients, requests by HTTPS", "/s", _rates(kept)),
+        _line(f"{_HANDSHAKE_CLIENTS} clients, new handshakes", "/s", _rates(crowded)),
         _line(f"memory of an idle connection, of {_IDLE}", "KiB", idle, Target(25, "≤", "KiB")),
     ]
 
 
 class _Shaking:
-    def __init__(self, server: Server) -> None:
-        self._process = Asked("bench.handshakes", Handshakes(server.port, server.pid), LOAD_CORE)
+    def __init__(self, server: Server, clients: int = 1) -> None:
+        given = Handshakes(server.port, server.pid, clients)
+        self._process = Asked("bench.handshakes", given, LOAD_CORE)
         self.close = self._process.close
 
     def turn(self, seconds: float) -> Loaded:
@@ -78,7 +83,11 @@ def _costs(found: Mapping[str, list[Loaded]]) -> dict[str, list[float]]:
     return {name: [each.cost for each in rounds] for name, rounds in found.items()}
 
 
-def _line(what: str, unit: str, found: Mapping[str, list[float]], target: Target) -> Line:
+def _rates(found: Mapping[str, list[Loaded]]) -> dict[str, list[float]]:
+    return {name: [each.rate for each in rounds] for name, rounds in found.items()}
+
+
+def _line(what: str, unit: str, found: Mapping[str, list[float]], target: Target | None = None) -> Line:
     if "nginx" not in found:
         return Line(what=what, unit=unit, ours=found["router"])
     ours, limit = found["router"], found["nginx"]
