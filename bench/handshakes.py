@@ -1,5 +1,5 @@
-"""TLS handshakes of one or several clients, each on a connection of its own, without resumption. A process of its own
-on the core of the load; see `load`."""
+"""TLS handshakes of one or several clients, each on a connection of its own, without resumption. A process of
+its own on the core of the load; see `load`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console and the API by HTTPS, with a certificate of a real authority, also while their server restarts."""
+"""The console and the API by HTTPS, with a certificate of a real authority, while their server restarts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ class Visitor:
     def call(self) -> int:
         connection = _NamedConnection("127.0.0.1", self._port, timeout=30, context=self._context)
         with contextlib.closing(connection):
-            connection.request("GET", "/organization", headers={"Host": NAME, "Authorization": f"Token {ADMIN}"})
+            connection.request(
+                "GET", "/organization", headers={"Host": NAME, "Authorization": f"Token {ADMIN}"}
+            )
             answer = connection.getresponse()
             answer.read()
             return answer.status

@@ -83,8 +83,8 @@ class GitWebhookStatus(Shown):
     missing_events: Annotated[
         Maybe[list[str]],
         Meta(
-            description="Those of push, pull_request and issue_comment that are needed and not sent. The last "
-            "two are needed where the environment has previews on"
+            description="Those of push, pull_request and issue_comment that are needed and not sent. The "
+            "last two are needed where the environment has previews on"
         ),
     ] = absent
     message: Annotated[Maybe[str], Meta(description="What to do, if something is left to do")] = absent

@@ -29,10 +29,14 @@ Secret = Annotated[
     Meta(
         min_length=1,
         max_length=4096,
-        pattern=shaped(r"^[!-~]+\Z", "must be printable ASCII, without blanks"),
+        pattern=shaped(
+            r"^([!-~]+|-----BEGIN [A-Z ]*PRIVATE KEY-----[ -~\r\n]+)\Z",
+            "must be printable ASCII, without blanks, or a private key in PEM form",
+        ),
     ),
-    hidden("has_token", sent_to=("type", "git_api_url")),
+    hidden("has_token", sent_to=("type", "git_api_url", "github_app_id", "github_installation_id")),
 ]
+_KEY_BEGINNING = "-----BEGIN"
 Address = Annotated[
     str,
     Meta(
@@ -54,7 +58,9 @@ class GitToken(Spec):
         Literal["GITHUB", "GITLAB", "BITBUCKET"], Meta(description="Kind of git server", examples=["GITHUB"])
     ]
     token: Annotated[
-        Secret, example("ghp_EXAMPLE"), Meta(description="The token of the git server. Never answered")
+        Secret,
+        example("ghp_EXAMPLE"),
+        Meta(description="The token of the git server; for a GitHub App, its private key. Never answered"),
     ]
     workspace: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
     git_api_url: Maybe[
@@ -69,6 +75,30 @@ class GitToken(Spec):
         ]
     ] = absent
 
+    github_app_id: Maybe[
+        Annotated[
+            str,
+            Meta(
+                max_length=64,
+                pattern=shaped(r"^[A-Za-z0-9._-]+\Z", "must be the App ID or Client ID of the app"),
+                description="App ID or Client ID of a GitHub App, in whose name Windlass acts. `token` is "
+                "then a private key of the app",
+            ),
+            example("1234567"),
+        ]
+    ] = absent
+    github_installation_id: Maybe[
+        Annotated[
+            str,
+            Meta(
+                max_length=20,
+                pattern=shaped(r"^[0-9]+\Z", "must be a number"),
+                description="The installation of this app: the number at the end of the address of its page",
+            ),
+            example("45678901"),
+        ]
+    ] = absent
+
 
 class GitTokenShown(Shown):
     git_api_url: Annotated[str, example("https://api.github.com")]
@@ -79,6 +109,18 @@ class GitTokenShown(Shown):
 def normalise(spec: GitToken) -> None:
     if spec.type == "BITBUCKET" and not spec.workspace:
         raise clash("workspace", "a BITBUCKET token needs the workspace that it is for")
+    if bool(spec.github_app_id) != bool(spec.github_installation_id):
+        name = "github_installation_id" if spec.github_app_id else "github_app_id"
+        raise clash(name, "a GitHub App needs both, github_app_id and github_installation_id")
+    if spec.github_app_id and spec.type != "GITHUB":
+        raise clash("github_app_id", "only a git token of type GITHUB may be that of a GitHub App")
+    if bool(spec.github_app_id) != spec.token.startswith(_KEY_BEGINNING):
+        raise clash(
+            "token",
+            "must be a private key of the app, beginning with -----BEGIN, if github_app_id is set"
+            if spec.github_app_id
+            else "is a private key: set github_app_id and github_installation_id as well",
+        )
     spec.git_api_url = spec.git_api_url or API_URLS[spec.type]
 
 

@@ -38,7 +38,9 @@ class Hook:
             )
         if zone := await self.zone_of(name):
             return zone
-        raise ZoneFailure(f"The command of dns_hook is called only for names of public_domain, not for {name}")
+        raise ZoneFailure(
+            f"The command of dns_hook is called only for names of public_domain, not for {name}"
+        )
 
     async def add(self, name: str, value: str) -> None:
         await self._run("add", name, value)

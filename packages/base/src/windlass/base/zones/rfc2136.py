@@ -9,7 +9,14 @@ from typing import Final
 
 from windlass.base.dns import DnsClient, DnsFailure, NameServer, parse_server
 from windlass.base.dns.messages import BadMessage
-from windlass.base.dns.updates import TsigKey, check_answer, parse_key, sign_message, write_empty_update, write_update
+from windlass.base.dns.updates import (
+    TsigKey,
+    check_answer,
+    parse_key,
+    sign_message,
+    write_empty_update,
+    write_update,
+)
 from windlass.base.zones.provider import (
     TTL_SECONDS,
     BadZoneSetting,

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from windlass.base.errors import Unavailable
 from windlass.base.http_out import HttpTransport
 from windlass.registries.client import RequestPauses
-from windlass.sources.git_servers.client import GitServerAccess, GitServerClient, KeptAnswers
+from windlass.sources.git_servers.client import GitServerAccess, GitServerClient, KeptAnswers, usable_token
+from windlass.sources.git_servers.github_app import InstallationTokens
 
 MAX_REQUESTS, MAX_REQUESTS_OF_ORG = 16, 4
 """The number of requests that ask git servers at a time: in total, and of one organization."""
@@ -20,6 +21,11 @@ class GitServers:
         self._pauses = RequestPauses()
         self._kept = KeptAnswers()
         self._asking: Counter[str] = Counter()
+        self._installation_tokens = InstallationTokens()
+
+    async def git_password(self, transport: HttpTransport, access: GitServerAccess) -> str:
+        """Returns what git sends as password. Raises GitServerFailure."""
+        return await usable_token(transport, self._installation_tokens, access)
 
     @contextmanager
     def client(
@@ -33,7 +39,7 @@ class GitServers:
             )
         self._asking[org] += 1
         try:
-            yield GitServerClient(transport, access, self._pauses, self._kept)
+            yield GitServerClient(transport, access, self._pauses, self._kept, self._installation_tokens)
         finally:
             self._asking[org] -= 1
             if not self._asking[org]:

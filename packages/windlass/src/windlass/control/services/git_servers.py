@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
-from urllib.parse import urlsplit
 
 from windlass.base.errors import Conflict, Failure, Invalid, Missing, TooMany, Unavailable, Unprocessable
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.git_webhooks import WEBHOOK_PATH, address_of, secret_of
 from windlass.control.records.recording import emit_asked
-from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.control.request.paths import target
 from windlass.control.request.permissions import is_visible
 from windlass.control.services.deployment_rules import gives_previews
@@ -20,14 +18,14 @@ from windlass.control.services.git_webhooks import (
     require_all_services,
     require_repository,
 )
-from windlass.control.workloads.repositories import is_at_host_of, why_not_sent
+from windlass.control.workloads.repositories import api_access, is_at_host_of, why_not_sent
 from windlass.core.declare.document import Document
 from windlass.core.declare.shapes import GitRepositoryRequest, repository_parts
 from windlass.core.words.events import Event
 from windlass.families.environment import environment
 from windlass.families.git_server import BranchesQuery, RepositoriesQuery
 from windlass.families.git_token import GitToken, git_token
-from windlass.sources.git_servers.client import GitServerAccess, GitServerClient
+from windlass.sources.git_servers.client import GitServerClient
 from windlass.sources.git_servers.failures import GitServerFailure, GitServerProblem
 from windlass.sources.git_servers.forms import InstalledWebhook, ServerRepository
 from windlass.sources.git_servers.repositories import repository_key, repository_path
@@ -131,21 +129,10 @@ def _shown_repository(repository: ServerRepository) -> Document:
 
 async def _ask(ctx: Context, token: Row, ask: Callable[[GitServerClient], Awaitable[T]]) -> T:
     try:
-        with ctx.git_servers.client(ctx.out, token.org, access_of(ctx, token)) as client:
+        with ctx.git_servers.client(ctx.out, token.org, api_access(ctx, token)) as client:
             return await ask(client)
     except GitServerFailure as failure:
         raise _answer_of(failure) from failure
-
-
-def access_of(ctx: Context, token: Row) -> GitServerAccess:
-    spec = token.read(GitToken)
-    url = spec.git_api_url or ""
-    if urlsplit(url).scheme == "http" and not ctx.settings.outbound_allow:
-        raise GitServerFailure(
-            GitServerProblem.ADDRESS,
-            "git_api_url: use https://: http:// shows the git token to everyone on the way",
-        )
-    return GitServerAccess(spec.type, url, decrypt_hidden(ctx, token)["token"], spec.workspace or "")
 
 
 def _answer_of(failure: GitServerFailure) -> Failure:
@@ -179,7 +166,7 @@ async def sync_webhook(ctx: Context, call: Call) -> None:
         call.prepared[_STATUS] = {**status, "message": _BY_HAND}
         return
     try:
-        with ctx.git_servers.client(ctx.out, service.org, access_of(ctx, token)) as client:
+        with ctx.git_servers.client(ctx.out, service.org, api_access(ctx, token)) as client:
             path = repository_path(repository.url)
             former = _find_ours(await client.webhooks(path), webhook)
             await client.install_webhook(path, address_of(ctx, webhook), secret_of(ctx, webhook), former)
@@ -236,7 +223,7 @@ async def _status_of(
     token = await token_of(ctx.store.reads, service, repository)
     try:
         if token is not None:
-            with ctx.git_servers.client(ctx.out, service.org, access_of(ctx, token)) as client:
+            with ctx.git_servers.client(ctx.out, service.org, api_access(ctx, token)) as client:
                 installed = await client.webhooks(repository_path(repository.url))
             missing = await _missing_events(ctx, service, _find_ours(installed, webhook))
             return _compared(ctx, repository, webhook, installed, missing)

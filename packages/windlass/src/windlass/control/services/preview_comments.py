@@ -14,8 +14,9 @@ from windlass.base.errors import Failure
 from windlass.control.context.context import Context
 from windlass.control.records.previews import StoredPreview
 from windlass.control.services.environments import services_of
-from windlass.control.services.git_servers import access_of, token_of
+from windlass.control.services.git_servers import token_of
 from windlass.control.services.git_webhooks import key_of_service
+from windlass.control.workloads.repositories import api_access
 from windlass.core.words.previews import STATE_SENTENCES, PreviewState
 from windlass.sources.git_servers.client import GitServerAccess, GitServerClient
 from windlass.sources.git_servers.failures import GitServerFailure, GitServerProblem
@@ -68,7 +69,7 @@ async def repositories_of(ctx: Context, reads: Reads, base: Row) -> dict[str, Re
         token = await token_of(reads, service, repository)
         if token is not None:
             try:
-                found[key] = RepositoryAccess(access_of(ctx, token), repository_path(repository.url))
+                found[key] = RepositoryAccess(api_access(ctx, token), repository_path(repository.url))
             except GitServerFailure:
                 continue
     return found

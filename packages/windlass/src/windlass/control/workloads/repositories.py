@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlsplit
 
 from windlass.base.http_out import AddressRefused
 from windlass.base.http_out.url import parse_url as api_place
 from windlass.control.context.context import Context
 from windlass.control.request.hidden_fields import decrypt_hidden
 from windlass.core.declare.shapes import PUSHED_REPOSITORY, GitRepositoryRequest
-from windlass.families.git_token import GitTokenShown, git_token
+from windlass.families.git_token import GitToken, GitTokenShown, git_token
 from windlass.sources.git import GitError, GitSource
 from windlass.sources.git.source import place as repository_place
+from windlass.sources.git_servers.client import GitServerAccess
+from windlass.sources.git_servers.failures import GitServerFailure, GitServerProblem
+from windlass.sources.git_servers.github_app import AppInstallation
 from windlass.store import Claim, Queue, Reads, Row, Tx
 
 COPY_REPOSITORY: Final = "copy repository"
@@ -132,8 +136,39 @@ async def source_at(
         # Checked again, because the address may have been stored before such checks existed.
         if why := why_not_sent(row, repository.url):
             raise GitError(f"git_repository.git_token_id: {why}.")
-        token = decrypt_hidden(ctx, row)["token"]
+        token = await _git_password(ctx, row)
     return GitSource(repository.url, repository.branch or None, commit, repository.root_path or "/", token)
+
+
+def git_access(ctx: Context, token: Row) -> GitServerAccess:
+    """Returns the API of a git token, and its secret."""
+    spec, secret = token.read(GitToken), decrypt_hidden(ctx, token)["token"]
+    app = None
+    if spec.github_app_id and spec.github_installation_id:
+        app = AppInstallation(spec.github_app_id, spec.github_installation_id)
+    return GitServerAccess(spec.type, spec.git_api_url or "", secret, spec.workspace or "", app)
+
+
+def api_access(ctx: Context, token: Row) -> GitServerAccess:
+    """The same, to call the API. Raises GitServerFailure if that would send the token in clear."""
+    access = git_access(ctx, token)
+    if urlsplit(access.api_url).scheme == "http" and not ctx.settings.outbound_allow:
+        raise GitServerFailure(
+            GitServerProblem.ADDRESS,
+            "git_api_url: use https://: http:// shows the git token to everyone on the way",
+        )
+    return access
+
+
+async def _git_password(ctx: Context, token: Row) -> str:
+    """Returns what git sends as password. The API is called only for the token of an app."""
+    access = git_access(ctx, token)
+    if access.app is None:
+        return access.token
+    try:
+        return await ctx.git_servers.git_password(ctx.out, api_access(ctx, token))
+    except GitServerFailure as failure:
+        raise GitError(f"git_repository.git_token_id: {failure}.") from failure
 
 
 def why_not_sent(token: Row, url: str) -> str:

@@ -30,6 +30,7 @@ from windlass.sources.git_servers.failures import (
     rate_limit_wait,
 )
 from windlass.sources.git_servers.forms import InstalledWebhook, ServerForm, ServerRepository, form_of
+from windlass.sources.git_servers.github_app import AppInstallation, InstallationTokens
 from windlass.sources.git_servers.pull_requests import (
     Comment,
     CommitState,
@@ -65,7 +66,9 @@ class GitServerAccess(Struct, frozen=True):
     kind: str
     api_url: str
     token: str
+    """With an app, its private key."""
     workspace: str = ""
+    app: AppInstallation | None = None
 
     def __repr__(self) -> str:
         return f"GitServerAccess({self.kind!r}, {self.api_url!r}, …)"
@@ -102,7 +105,9 @@ class GitServerClient:
         access: GitServerAccess,
         pauses: RequestPauses,
         answer_cache: KeptAnswers,
+        installation_tokens: InstallationTokens,
     ) -> None:
+        self._installation_tokens = installation_tokens
         self._out, self._access, self._pauses, self._kept = transport, access, pauses, answer_cache
         self._base = access.api_url.rstrip("/")
         try:
@@ -110,7 +115,7 @@ class GitServerClient:
         except AddressRefused as error:
             raise GitServerFailure(GitServerProblem.ADDRESS, f"git_api_url: {error}") from error
         self._host, self._origin = where.shown, _origin_of(self._base)
-        self._form: ServerForm = form_of(access.kind, access.api_url)
+        self._form: ServerForm = form_of(access.kind, access.api_url, is_app=access.app is not None)
         self._pulls: PullRequestForm = pull_form_of(access.kind, access.api_url)
         self._mark = hashlib.sha256(f"{self._base}\0{access.token}".encode()).hexdigest()
         self._pause = (self._host, int(self._mark[:12], 16))
@@ -267,11 +272,14 @@ class GitServerClient:
             self._kept.keep(key, answer)
         return answer
 
+    async def _token(self) -> str:
+        return await usable_token(self._out, self._installation_tokens, self._access)
+
     async def _send(self, method: str, url: str, body: bytes = b"", *, etag: str = "") -> HttpResult:
         if left := self._pauses.left(self._pause):
             raise rate_limit_failure(self._host, left)
         headers = {
-            "Authorization": self._form.authorization(self._access.token),
+            "Authorization": self._form.authorization(await self._token()),
             "Accept": "application/json",
         }
         if body:
@@ -289,6 +297,16 @@ class GitServerClient:
         if wait := rate_limit_wait(answer, time.time()):
             self._pauses.note(self._pause, wait)
         return answer
+
+
+async def usable_token(
+    transport: HttpTransport, installation_tokens: InstallationTokens, access: GitServerAccess
+) -> str:
+    """Returns the token for requests: that of the installation, if the access is that of an app. Raises
+    GitServerFailure."""
+    if access.app is None:
+        return access.token
+    return await installation_tokens.get(transport, access.api_url, access.app, access.token)
 
 
 def checked(repository: str) -> str:

@@ -96,6 +96,11 @@ class _GitHubHook(Struct):
     config: _GitHubConfig = field(default_factory=_GitHubConfig)
 
 
+def _shown_repository(one: _GitHubRepository) -> ServerRepository:
+    url = one.clone_url or one.html_url
+    return ServerRepository(str(one.id), one.full_name, url, one.default_branch or "", one.private)
+
+
 class GitHubForm:
     update_method = "PATCH"
     _per_page = "per_page=100"
@@ -108,16 +113,7 @@ class GitHubForm:
         return f"/user/repos?{self._per_page}&sort=pushed"
 
     def read_repositories(self, body: bytes) -> Sequence[ServerRepository]:
-        return [
-            ServerRepository(
-                str(one.id),
-                one.full_name,
-                one.clone_url or one.html_url,
-                one.default_branch or "",
-                one.private,
-            )
-            for one in read_json(body, list[_GitHubRepository])
-        ]
+        return [_shown_repository(one) for one in read_json(body, list[_GitHubRepository])]
 
     def branches_path(self, repository: str) -> str:
         return f"/repos/{quote(repository)}/branches?{self._per_page}"
@@ -147,6 +143,20 @@ class GitHubForm:
 
     def next_page(self, body: bytes) -> str:
         return ""
+
+
+class _GitHubRepositories(Struct):
+    repositories: list[_GitHubRepository] = []
+
+
+class GitHubAppForm(GitHubForm):
+    """GitHub for the token of an installation, which has repositories instead of a person's."""
+
+    def repositories_path(self, workspace: str) -> str:
+        return f"/installation/repositories?{self._per_page}"
+
+    def read_repositories(self, body: bytes) -> Sequence[ServerRepository]:
+        return [_shown_repository(one) for one in read_json(body, _GitHubRepositories).repositories]
 
 
 class GiteaForm(GitHubForm):
@@ -354,10 +364,13 @@ _FORMS: Final[Mapping[str, ServerForm]] = {
     "BITBUCKET": BitbucketForm(),
 }
 _GITEA: Final = GiteaForm()
+_GITHUB_APP: Final = GitHubAppForm()
 
 
-def form_of(kind: str, api_url: str) -> ServerForm:
+def form_of(kind: str, api_url: str, *, is_app: bool = False) -> ServerForm:
     """Returns the form of a git server's API, from the type of its token and the address of its API."""
+    if is_app:
+        return _GITHUB_APP
     if urlsplit(api_url).path.rstrip("/").endswith(GITEA_PATH):
         return _GITEA
     return _FORMS[kind]

@@ -11,9 +11,11 @@ export const organizationForms = {
   },
   gitTokenForm: {
     kind: "Git host", token: "Token", tokenHelp: "It is stored encrypted, and never shown again.", tryOn: "Try it on a private repository", tryHelp: "Optional: the token is kept only if it can read this repository.", ownServer: "On a server of your own", api: "Address of its API", open: "Open this page",
+    appId: "App ID", installation: "Installation", installationHelp: "The number at the end of the address of the installation's page.", privateKey: "Private key",
     workspace: "Workspace", workspaceHelp: "The name in the address of its repositories: bitbucket.org/acme.", serverMissing: "Write the address of your server, such as https://git.example.com/api/v1.", refused: (why) => `The token is not kept. ${why}`,
     steps: {
       GITHUB: ["and choose the repositories.", "Set `Contents` to read-only. For push webhooks, add `Webhooks`; for previews, `Pull requests` and `Commit statuses`, each to read and write.", "Generate the token, and paste it here."],
+      GITHUB_APP: ["and register an app, without a webhook.", "Set `Contents` to read-only. For push webhooks, add `Webhooks`; for previews, `Pull requests` and `Commit statuses`, each to read and write.", "Install the app on the repositories, generate a private key, and paste it here."],
       GITLAB: ["and add a new token.", "Choose `read_api` and `read_repository`; `api` also sets up push webhooks and previews.", "Create it, and paste it here."],
       GITEA: ["On your server, open “Settings”, then “Applications”.", "Generate a token with `read:repository` and `read:user`; `write:repository` and `write:issue` also set up push webhooks and previews."],
       BITBUCKET: ["In the repository, open “Repository settings”, then “Access tokens”.", "Create one with “Repositories: Read”; add “Webhooks” for push webhooks, and “Pull requests: Write” for previews."],

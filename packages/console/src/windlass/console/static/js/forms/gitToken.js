@@ -11,8 +11,9 @@ import { providers } from "./provider.js";
 
 const text = organizationForms.gitTokenForm;
 const GITEA = "GITEA"; // Its API is like that of GitHub, by which name the server knows it.
-const KINDS = [["GITHUB", "GitHub"], ["GITLAB", "GitLab"], [GITEA, "Gitea, Forgejo"], ["BITBUCKET", "Bitbucket"]];
-const PAGES = { GITHUB: "https://github.com/settings/personal-access-tokens/new", GITLAB: "https://gitlab.com/-/user_settings/personal_access_tokens" };
+const APP = "GITHUB_APP"; // A git token of type GITHUB, with the private key of the app.
+const KINDS = [["GITHUB", "GitHub"], [APP, "GitHub App"], ["GITLAB", "GitLab"], [GITEA, "Gitea, Forgejo"], ["BITBUCKET", "Bitbucket"]];
+const PAGES = { GITHUB: "https://github.com/settings/personal-access-tokens/new", [APP]: "https://github.com/settings/apps/new", GITLAB: "https://gitlab.com/-/user_settings/personal_access_tokens" };
 let tried = "";
 
 export async function form() {
@@ -25,14 +26,21 @@ export async function form() {
   const serverField = field(text.api, server, "", { name: "git_api_url" });
   const folded = h("details", {}, h("summary", {}, text.ownServer));
   const workspaceField = field(text.workspace, workspace, text.workspaceHelp, { name: "workspace" });
+  const appId = h("input", { placeholder: "1234567", autocomplete: "off", spellcheck: "false", oninput: touch });
+  const installation = h("input", { placeholder: "45678901", autocomplete: "off", inputmode: "numeric", oninput: touch });
+  const key = h("textarea", { rows: 5, placeholder: "-----BEGIN RSA PRIVATE KEY-----", autocomplete: "off", spellcheck: "false", oninput: touch });
+  const tokenField = field(text.token, token, text.tokenHelp, { name: "token" });
+  const appFields = [field(text.appId, appId, "", { name: "github_app_id" }), field(text.installation, installation, text.installationHelp, { name: "github_installation_id" }), field(text.privateKey, key, text.tokenHelp, { name: "token" })];
+  const secret = h("div", {});
   const asked = h("div", {});
   const node = h("div", {},
-    asked, field(words.columns.name, name, "", { name: "name" }), field(text.token, token, text.tokenHelp, { name: "token" }), field(text.tryOn, repository, text.tryHelp, { name: "git_repository.url" }), folded);
+    asked, field(words.columns.name, name, "", { name: "name" }), secret, field(text.tryOn, repository, text.tryHelp, { name: "git_repository.url" }), folded);
   // A server of its own is usual for Gitea, and rare for the others.
   const fields = (kind) => {
     const isOwn = kind === GITEA;
-    server.placeholder = `https://git.example.com/api/${{ GITHUB: "v3", GITLAB: "v4" }[kind] || "v1"}`;
+    server.placeholder = `https://git.example.com/api/${{ GITHUB: "v3", [APP]: "v3", GITLAB: "v4" }[kind] || "v1"}`;
     asked.replaceChildren(...(isOwn ? [serverField] : kind === "BITBUCKET" ? [workspaceField] : []));
+    secret.replaceChildren(...(kind === APP ? appFields : [tokenField]));
     folded.hidden = isOwn || kind === "BITBUCKET";
     if (!isOwn) folded.append(serverField);
     return { node, read: () => read(kind) };
@@ -40,10 +48,11 @@ export async function form() {
   const read = (kind) => {
     tried = repository.value.trim();
     if (kind === GITEA && !server.value.trim()) throw fieldError("git_api_url", text.serverMissing);
-    return { ...(kind === GITEA && { type: "GITHUB" }), name: name.value.trim() || undefined, token: token.value || undefined, git_api_url: server.value.trim() || undefined, workspace: kind === "BITBUCKET" ? workspace.value.trim() || undefined : undefined };
+    const app = kind === APP && { type: "GITHUB", github_app_id: appId.value.trim() || undefined, github_installation_id: installation.value.trim() || undefined };
+    return { ...(kind === GITEA && { type: "GITHUB" }), ...app, name: name.value.trim() || undefined, token: (app ? key : token).value || undefined, git_api_url: server.value.trim() || undefined, workspace: kind === "BITBUCKET" ? workspace.value.trim() || undefined : undefined };
   };
   const steps = (kind) => text.steps[kind].map((line, index) => (!index && PAGES[kind] ? [outside(PAGES[kind], text.open), " ", prose(line)] : prose(line)));
-  return providers(text.kind, KINDS.map(([kind, shown]) => [kind, shown, "", logo(shown.split(",")[0], "large")]), "type", steps, fields);
+  return providers(text.kind, KINDS.map(([kind, shown]) => [kind, shown, "", logo(shown.split(/,| App/)[0], "large")]), "type", steps, fields);
 }
 
 /** Keeps the token only if it reads the repository that was named. */
