@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import stat
 import time
+from collections.abc import Awaitable
 from types import SimpleNamespace
 
 import pytest
@@ -91,7 +92,7 @@ async def test_a_record_is_added_beside_others_and_removed_alone(provider, tmp_p
         await zones.remove(NAME, "of-another")
         assert texts(NAME) == []
         refusing = open_provider(provider, wrong)
-        tries = [refusing.add(NAME, VALUE)]
+        tries: list[Awaitable[object]] = [refusing.add(NAME, VALUE)]
         tries += [refusing.check(NAME)] if provider != "hook" else []
         for attempt in tries:
             with pytest.raises(ZoneFailure) as failure:

@@ -14,7 +14,7 @@ from tests.free_ports import free_port
 from tests.gateway.routers.issuing import issue, issuing_authority
 from tests.gateway.routers.town import SHOP, Caller, Said, Town, make_town
 
-UNRECOGNIZED_NAME, NO_APPLICATION_PROTOCOL, HANDSHAKE_FAILURE = 112, 120, 40
+UNRECOGNIZED_NAME, NO_APPLICATION_PROTOCOL, HANDSHAKE_FAILURE, DECODE_ERROR = 112, 120, 40, 50
 
 
 @contextlib.asynccontextmanager

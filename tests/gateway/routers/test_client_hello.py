@@ -83,7 +83,9 @@ def test_an_invalid_name_counts_as_none(name: bytes) -> None:
 
 
 def test_a_costly_key_exchange_is_recognized() -> None:
-    assert read_hello(hello_with(key_share(29, 0x0104))).is_costly
+    assert read_hello(hello_with(key_share(0x0104, 29))).is_costly, "the server takes the first that it knows"
+    assert read_hello(hello_with(key_share(0x11EC, 0x0104))).is_costly
+    assert not read_hello(hello_with(key_share(29, 0x0104))).is_costly
     assert not read_hello(hello_with(key_share(29, 23, 0x11EC))).is_costly
     assert read_hello(hello_with(groups(0x0104), key_share())).is_costly, "the server would ask for it"
     assert not read_hello(hello_with(groups(29, 0x0104), key_share(29))).is_costly

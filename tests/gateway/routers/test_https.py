@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.free_ports import free_port
 from tests.gateway.routers.issuing import issue, issuing_authority
 from tests.gateway.routers.secure_town import (
+    DECODE_ERROR,
     NO_APPLICATION_PROTOCOL,
     UNRECOGNIZED_NAME,
     alert,
@@ -201,6 +202,13 @@ async def test_an_http_request_to_the_https_port_is_told_to_use_https(town: Town
     said = await said_to(https_port(town), request())
     assert said.startswith(b"HTTP/1.1 400 ")
     assert b"https://" in said
+
+
+async def test_a_malformed_hello_gets_an_alert(town: Town) -> None:
+    hello = bytearray(hello_of(SHOP))
+    hello[44 + hello[43] : 46 + hello[43]] = b"\xff\xfe"  # the length of the list of ciphers
+    assert await said_to(https_port(town), bytes(hello)) == alert(DECODE_ERROR)
+    assert await said_to(https_port(town), b"\x80\x2e" + bytes(46)) == b"", "it may be no TLS at all"
 
 
 async def test_a_tls_alpn_challenge_gets_its_certificate(town: Town) -> None:

@@ -7,13 +7,16 @@ The library reads the same bytes again afterwards.
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 MAX_HELLO_BYTES: Final = 16 * 1024
 """Maximum size of a ClientHello with its record headers. Browsers send up to 2 KiB."""
 _RECORD_HEAD, _MESSAGE_HEAD = 5, 4
-_HANDSHAKE, _CLIENT_HELLO = 22, 1
+HANDSHAKE_RECORD: Final = 22
+_CLIENT_HELLO = 1
 _RANDOM_BYTES: Final = 2 + 32
 """Bytes of the version and the random value."""
 _LENGTH_SIZES: Final = (1, 2, 1)
@@ -27,6 +30,8 @@ _NAME_PATTERN: Final = re.compile(
 )
 _RARE_GROUPS: Final = frozenset({b"\0\x19", b"\0\x1e"})
 """P-521 and X448. Clients that offer them offer others, too."""
+_CURVES: Final = frozenset({b"\0\x17", b"\0\x18", b"\0\x1d"}) | _RARE_GROUPS
+"""P-256, P-384, X25519, and the rare ones."""
 _TLS_1_2: Final = b"\x03\x03"
 _MAX_NAME_LENGTH: Final = 253
 
@@ -83,7 +88,7 @@ def read_hello(data: bytes) -> ClientHello:
             protocols = tuple(content for _, content in _extension_entries(message[begin:at], 0, 1))
         elif kind == _KEY_SHARE:
             shares = _extension_entries(message[begin:at], 2, 2)
-            is_costly = is_costly or any(_is_finite(group) for group, _ in shares)
+            is_costly = is_costly or _begins_costly(group for group, _ in shares)
         elif kind == _GROUPS:
             # If no key share is acceptable, the server asks for one of a group that both know.
             groups = _extension_entries(message[begin:at], 2, 0)
@@ -98,10 +103,10 @@ def _client_hello_content(data: bytes) -> bytes:
     wanted = _MESSAGE_HEAD
     while length < wanted:
         if len(data) < at + _RECORD_HEAD:
-            if data and data[0] != _HANDSHAKE:
+            if data and data[0] != HANDSHAKE_RECORD:
                 raise NotTls("it does not begin with a handshake record")
             raise Incomplete(at + _RECORD_HEAD)
-        if data[at] != _HANDSHAKE or data[at + 1] != 3:
+        if data[at] != HANDSHAKE_RECORD or data[at + 1] != 3:
             raise NotTls("it does not begin with handshake records")
         size = int.from_bytes(data[at + 3 : at + 5])
         if not size or at + _RECORD_HEAD + size > MAX_HELLO_BYTES:
@@ -127,6 +132,13 @@ def _server_name(content: bytes) -> str:
         if kind == b"\0" and len(low) <= _MAX_NAME_LENGTH and _NAME_PATTERN.fullmatch(low):
             return low.decode()
     return ""
+
+
+def _begins_costly(shares: Iterable[bytes]) -> bool:
+    """Returns whether the server would exchange keys over a finite field: it takes the first share of a group
+    that it knows."""
+    known = (group for group in shares if group in _CURVES or _is_finite(group))
+    return any(_is_finite(group) for group in itertools.islice(known, 1))
 
 
 def _is_finite(group: bytes) -> bool:

@@ -24,7 +24,14 @@ from windlass.base.http_in.connections import Admission, ConnectionTable, networ
 from windlass.base.log import log
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.certificates import CertificateTable
-from windlass.routers.builtin.client_hello import MAX_HELLO_BYTES, ClientHello, Incomplete, NotTls, read_hello
+from windlass.routers.builtin.client_hello import (
+    HANDSHAKE_RECORD,
+    MAX_HELLO_BYTES,
+    ClientHello,
+    Incomplete,
+    NotTls,
+    read_hello,
+)
 from windlass.routers.builtin.proxy_header import IncompleteHeader, NoHeader, ProxyHeader, read_proxy_header
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.tls_contexts import ACME_PROTOCOL, HTTP_PROTOCOL, make_context
@@ -37,7 +44,7 @@ _ACCEPT_PAUSE: Final = 1.0
 """Seconds until the next attempt to accept connections, after accepting has failed."""
 _FIRST_LOOK: Final = 4096
 """Bytes that are looked at first. A usual ClientHello is shorter."""
-_HANDSHAKE_FAILURE, _PROTOCOL_VERSION, _INTERNAL_ERROR = 40, 70, 80
+_HANDSHAKE_FAILURE, _DECODE_ERROR, _PROTOCOL_VERSION, _INTERNAL_ERROR = 40, 50, 70, 80
 _UNRECOGNIZED_NAME, _NO_APPLICATION_PROTOCOL = 112, 120
 _MAX_COUNTED_NAMES: Final = 100
 """Maximum number of refused names that are counted at a time."""
@@ -305,6 +312,8 @@ class Greeting:
         self._port.greetings.refuse("no TLS")
         if data[:1].isalpha():
             self._send_last(pages.only_https().rendered(b"", head_only=False, close=True))
+        elif data[0] == HANDSHAKE_RECORD:
+            self._send_alert(_DECODE_ERROR)
         else:
             self._close()
 
