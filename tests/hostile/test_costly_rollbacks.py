@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.world import World
-from windlass.control.services import release_differences
+from windlass.control.services import release_differences, rollbacks
 
 
 async def deploy(world: World, app: str) -> None:
@@ -46,3 +48,17 @@ async def test_the_variables_of_an_environment_are_compared_once_for_all_service
     deployment = history["results"][0]["identifier"]["execution_id"]
     shown = await world.get(f"/environment/{environment}/rollbackDifference?deployment_id={deployment}")
     assert [change["key"] for change in shown["changes"]] == ["SHARED"]
+
+
+@pytest.mark.parametrize("most", [1, rollbacks.MAX_COMPARED_RELEASES])
+async def test_a_rollback_compares_a_limited_number_of_releases(monkeypatch, world: World, most: int):
+    """All variables of each of them are read. Negative control: with the usual number, the first is found."""
+    monkeypatch.setattr(rollbacks, "MAX_COMPARED_RELEASES", most)
+    service = f"/application/{await world.application()}"
+    for cpu in (500, 600, 600, 600):  # all of the same build
+        assert (await world.patch(service, {"cpu": cpu})).status == 200
+        await deploy(world, service.rpartition("/")[2])
+    shown = await world.get(f"{service}/rollbackDifference")
+    assert shown["number"] == (0 if most == 1 else 1)
+    assert (await world.post(f"{service}/rollback", {})).status == (409 if most == 1 else 202)
+    assert (await world.post(f"{service}/rollback", {"deployment_id": "v1"})).status == 202

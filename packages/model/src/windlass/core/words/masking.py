@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import Final, Literal
 from urllib.parse import quote, unquote, urlsplit
 
@@ -28,8 +29,14 @@ MAX_PATTERN_LENGTH: Final = 64
 """Maximum length of a pattern in characters. Longer values are masked in pieces."""
 MAX_PATTERNS: Final = 4000
 """Maximum number of patterns per deployment. Larger secret files are masked only by their first lines."""
+MAX_LOOKED_AT: Final = 50_000
+"""Maximum number of lines and pieces of values that are looked at for patterns, also if they are too short
+or all the same."""
 MIN_CUT_MESSAGE_BYTES: Final = 16 * 1024 - 8
 """A message of at least this many bytes may be a part of a longer line."""
+
+_BYTES_OF_PATTERN: Final = 600
+"""Estimated bytes of a pattern with its words and its place in the search."""
 
 _TRIVIAL_VALUES: Final = frozenset(
     """
@@ -54,6 +61,11 @@ class Mask:
         windows = [_unusual_window(pattern.encode()) for pattern in self.patterns]
         self._words = frozenset(_words_in(windows))
         self._pairs = frozenset(_pairs_in(windows))
+
+    @cached_property
+    def estimated_bytes(self) -> int:
+        """The memory of the mask, with that of its search."""
+        return sum(map(len, self.values)) + _BYTES_OF_PATTERN * len(self.patterns)
 
     def __bool__(self) -> bool:
         return bool(self.patterns)
@@ -132,14 +144,18 @@ def is_trivial(value: str) -> bool:
 
 
 def _secret_patterns(values: Iterable[str]) -> tuple[str, ...]:
+    pieces = (piece for value in values for form in _printed_forms(value) for piece in _pieces_of(form))
     patterns: dict[str, None] = {}
-    for value in values:
-        for form in _printed_forms(value):
-            for piece in [form] if isinstance(form, _WholePiece) else _split_value(form):
-                patterns[piece] = None
-                if len(patterns) == MAX_PATTERNS:
-                    return tuple(patterns)
+    for piece in islice(pieces, MAX_LOOKED_AT):
+        if piece:
+            patterns[piece] = None
+        if len(patterns) == MAX_PATTERNS:
+            break
     return tuple(patterns)
+
+
+def _pieces_of(form: str) -> Iterable[str]:
+    return [form] if not form or isinstance(form, _WholePiece) else _split_value(form)
 
 
 class _WholePiece(str):
@@ -147,7 +163,8 @@ class _WholePiece(str):
 
 
 def _printed_forms(value: str) -> Iterator[str]:
-    """Yields the forms in which programs may print a value: plain, quoted or encoded."""
+    """Yields the forms in which programs may print a value: plain, quoted or encoded. Empty for a line that
+    is too short to be masked."""
     lines = [line.strip() for line in value.splitlines()]
     if len(lines) > 1:
         yield from _forms_of_lines(lines)
@@ -170,12 +187,10 @@ def _printed_forms(value: str) -> Iterator[str]:
 
 def _forms_of_lines(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
-        if line.startswith(_PEM_MARKERS):
-            continue
-        if len(line) >= MIN_LINE_LENGTH and not is_trivial(line):
-            yield line
-        if (assigned := _ASSIGNED_PATTERN.fullmatch(line)) and len(assigned[1]) >= MIN_LINE_LENGTH:
-            yield assigned[1]
+        is_masked = len(line) >= MIN_LINE_LENGTH and not line.startswith(_PEM_MARKERS)
+        yield line if is_masked and not is_trivial(line) else ""
+        if is_masked and (assigned := _ASSIGNED_PATTERN.fullmatch(line)):
+            yield assigned[1] if len(assigned[1]) >= MIN_LINE_LENGTH else ""
 
 
 def _base64_forms(value: str) -> Iterator[str]:
@@ -224,12 +239,20 @@ def _split_value(value: str) -> Iterator[str]:
 # The filter
 
 
+_UNUSUAL: Final = bytes(not 97 <= byte <= 122 for byte in range(256))
+"""A table that turns each byte into 1, and lower-case letters into 0."""
+_MAX_COMPARED_WINDOWS: Final = 8
+
+
 def _unusual_window(raw: bytes) -> bytes:
     """Returns the seven most unusual consecutive bytes of a value, or the whole value if it is shorter."""
     if len(raw) <= 7:
         return raw
-    windows = [raw[start : start + 7] for start in range(len(raw) - 6)]
-    return max(windows, key=lambda window: (sum(not 97 <= byte <= 122 for byte in window), len(set(window))))
+    unusual = raw.translate(_UNUSUAL)
+    counts = [unusual.count(1, start, start + 7) for start in range(len(raw) - 6)]
+    most = max(counts)
+    windows = [raw[start : start + 7] for start, count in enumerate(counts) if count == most]
+    return max(windows[:_MAX_COMPARED_WINDOWS], key=lambda window: len(set(window)))
 
 
 def _words_in(windows: Iterable[bytes]) -> Iterator[int]:

@@ -10,7 +10,6 @@ import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from itertools import islice
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -32,8 +31,15 @@ FILE_PATTERN: Final = rf"^(/{PART_OF_PATH})+\Z"
 MAX_REFERENCE_DEPTH: Final = 32
 """Maximum length of a chain of references."""
 
+MAX_UNKNOWN_NAMES: Final = 1000
+"""Maximum number of different names that values mention and that no variable has. They are part of the digest
+of a service, with which each status is compared."""
 _MIN_SIMILARITY: Final = 0.85
-_MAX_COMPARED_NAMES: Final = 1000
+_MAX_CORRECTED_NAMES: Final = 10
+"""Maximum number of unknown names for which a similar name is looked for."""
+_MAX_COMPARED_NAMES: Final = 200
+_MAX_COMPARED_NAME_LENGTH: Final = 64
+"""Maximum length of a compared name. The time of a comparison grows with the square of the length."""
 
 _MENTION_PATTERN = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
 
@@ -179,6 +185,10 @@ class _Expansion:
         self.used: set[str] = set()
         self.missing: set[str] = set()
         self._entries = entries
+        self._told: set[tuple[str, str]] = set()
+        """The key of each value, with each unknown name, of which a warning was given."""
+        self._similar: dict[str, str] = {}
+        """Names that are similar to unknown ones; empty for none."""
         self._done: dict[str, _Text] = {}
         self._way: list[str] = []
         """The keys of the current chain of references."""
@@ -238,22 +248,42 @@ class _Expansion:
                 self.used.add(self._entries[piece].id)
                 yield self.of(piece)
             else:
-                self.missing.add(piece)
-                self._warn_about_unknown_name(entry, piece)
+                self._note_unknown_name(entry, piece)
                 yield _sized_text(f"{{{{{piece}}}}}", secret=entry.secret)
 
-    def _warn_about_unknown_name(self, entry: DeclaredVariable, name: str) -> None:
+    def _note_unknown_name(self, entry: DeclaredVariable, name: str) -> None:
+        if name not in self.missing and len(self.missing) == MAX_UNKNOWN_NAMES:
+            raise UnresolvableVariable(
+                f"{entry.key}: mentions names that no variable here has, more than {MAX_UNKNOWN_NAMES} with "
+                "those of other values: write them without braces, or make it a file, which keeps them"
+            )
+        self.missing.add(name)
         # In a secret, text that looks like a reference may be part of the secret, so it is not shown.
-        what = "a name" if entry.secret else f"{{{{{name}}}}}"
-        alike = (
-            []
-            if entry.secret
-            else get_close_matches(name, islice(self._entries, _MAX_COMPARED_NAMES), 1, _MIN_SIMILARITY)
+        shown = "" if entry.secret else name
+        if (entry.key, shown) in self._told or len(self._told) == MAX_UNKNOWN_NAMES:
+            return
+        self._told.add((entry.key, shown))
+        what = f"{{{{{shown}}}}}" if shown else "a name"
+        alike = self._similar_name(shown) if shown else ""
+        meant = f" (did you mean {{{{{alike}}}}}?)" if alike else ""
+        self.warnings.append(
+            f"{entry.key} mentions {what} that no variable here has{meant}: it stays as it is written"
         )
-        meant = f" (did you mean {{{{{alike[0]}}}}}?)" if alike else ""
-        warning = f"{entry.key} mentions {what} that no variable here has{meant}: it stays as it is written"
-        if warning not in self.warnings:
-            self.warnings.append(warning)
+
+    def _similar_name(self, name: str) -> str:
+        """Returns the name of a variable that is similar to an unknown name; empty if there is none, and
+        after many unknown names."""
+        if name not in self._similar:
+            if len(self._similar) == _MAX_CORRECTED_NAMES or len(name) > _MAX_COMPARED_NAME_LENGTH:
+                return ""
+            least, most = (
+                len(name) * _MIN_SIMILARITY,
+                min(len(name) / _MIN_SIMILARITY, _MAX_COMPARED_NAME_LENGTH),
+            )
+            names = [key for key in self._entries if least <= len(key) <= most]
+            alike = get_close_matches(name, names[:_MAX_COMPARED_NAMES], 1, _MIN_SIMILARITY)
+            self._similar[name] = alike[0] if alike else ""
+        return self._similar[name]
 
 
 def _sized_text(value: str, *, secret: bool) -> _Text:

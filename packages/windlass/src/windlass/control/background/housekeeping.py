@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, may_expire
+from windlass.base.fair_share import FairShare
 from windlass.base.log import log
 from windlass.builders.builder import BuilderUnavailable
 from windlass.control.background import service_data
@@ -186,8 +187,8 @@ class Autoscaler(Struct):
     machine."""
     samples: dict[str, Sample] = field(default_factory=dict)
     known: dict[str, Workload | None] = field(default_factory=dict)
-    """Scalable workloads by deployment; None for a deployment that cannot be scaled. Workloads do not change,
-    so entries stay valid."""
+    """Scalable workloads by deployment, without variables and files; None for a deployment that cannot be
+    scaled. Workloads do not change, so entries stay valid."""
 
     async def scale(self, ctx: Context, claim: Claim) -> None:
         """Measures the load of all scalable services and changes their numbers of instances."""
@@ -223,11 +224,14 @@ class Autoscaler(Struct):
 
     async def _scalable(self, ctx: Context) -> dict[str, Workload]:
         """Returns the workloads of services that may have more instances than their minimum."""
-        serving, before = await ctx.store.reads.statuses.serving(), self.known
-        self.known = {
-            deployment: before[deployment] if deployment in before else await _scalable(ctx, deployment)
-            for _, _, deployment in serving
-        }
+        serving, before, share = await ctx.store.reads.statuses.serving(), self.known, FairShare()
+        known: dict[str, Workload | None] = {}
+        for _, _, deployment in serving:
+            known[deployment] = (
+                before[deployment] if deployment in before else await _scalable(ctx, deployment)
+            )
+            await share.pause()
+        self.known = known
         return {
             service: workload
             for service, _, deployment in serving
@@ -273,7 +277,9 @@ class Autoscaler(Struct):
 async def _scalable(ctx: Context, deployment: str) -> Workload | None:
     row = await ctx.store.reads.deployments.get(deployment)
     workload = decrypt_workload(ctx, row) if row else None
-    return workload if workload and workload.most > workload.instances and not workload.alone else None
+    if workload is None or workload.most <= workload.instances or workload.alone:
+        return None
+    return replace(workload, variables={}, files={})  # which may have megabytes
 
 
 def _load(before: Sample, after: Sample, workload: Workload, instances: list[Instance]) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -32,19 +32,48 @@ from windlass.engines.workload import OutputLine, is_of_release
 MAX_CACHED_MASKS: Final = 4096
 """The number of deployments whose secrets are cached. The secrets of an evicted deployment are read again at
 its next line."""
+MAX_CACHED_MASK_BYTES: Final = 128 * 1024 * 1024
+"""The memory of all cached masks."""
 
 
 class Masks:
     def __init__(self) -> None:
         self._known: OrderedDict[str, Mask] = OrderedDict()
+        self._shared: dict[tuple[str, ...], Mask] = {}
+        """The mask of all deployments with the same secrets, by these."""
+        self._uses: Counter[tuple[str, ...]] = Counter()
+        """The number of deployments with the same secrets."""
+        self._bytes = 0
 
     def add(self, deployment: str, secrets: Iterable[str]) -> None:
         """Adds secret values to mask in the lines and messages of this deployment."""
-        mask = self._known.pop(deployment, EMPTY_MASK)
-        new = [value for value in secrets if value not in mask.values]
-        self._known[deployment] = Mask([*mask.values, *new]) if new else mask
-        while len(self._known) > MAX_CACHED_MASKS:
-            self._known.popitem(last=False)
+        mask = self._known.get(deployment)
+        values = tuple(dict.fromkeys([*(mask.values if mask else ()), *secrets]))
+        if mask is not None and mask.values == values:
+            self._known.move_to_end(deployment)
+            return
+        self._forget(deployment)
+        self._keep(deployment, self._shared.get(values) or Mask(values))
+        while len(self._known) > MAX_CACHED_MASKS or (
+            self._bytes > MAX_CACHED_MASK_BYTES and len(self._known) > 1
+        ):
+            self._forget(next(iter(self._known)))
+
+    def _keep(self, deployment: str, mask: Mask) -> None:
+        self._known[deployment] = mask
+        self._uses[mask.values] += 1
+        if self._uses[mask.values] == 1:
+            self._shared[mask.values] = mask
+            self._bytes += mask.estimated_bytes
+
+    def _forget(self, deployment: str) -> None:
+        mask = self._known.pop(deployment, None)
+        if mask is None:
+            return
+        self._uses[mask.values] -= 1
+        if not self._uses[mask.values]:
+            del self._uses[mask.values], self._shared[mask.values]
+            self._bytes -= mask.estimated_bytes
 
     def know(self, deployment: str, secrets: Iterable[str]) -> None:
         """Sets the secrets of a deployment unless they are cached. Fast, because every decryption of a

@@ -6,7 +6,11 @@ limited when a resource is stored.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final
+
+from msgspec.structs import replace
 
 from windlass.base.errors import Conflict
 from windlass.control.records.disk_shares import LARGE_BODY_BYTES, refuse_above_share
@@ -30,13 +34,37 @@ async def refuse_large_change(tx: Tx, before: Row, after: Row) -> None:
 
 async def refuse_many_large(tx: Tx, row: Row, noun: str) -> None:
     """Raises Conflict if a resource, which is not stored yet, is large and would be one too many."""
+    size = _large_size(row)
+    if size:
+        of_parent, of_org = await tx.resources.large_beside(row, LARGE_DOCUMENT_BYTES)
+        _refuse_above_limits(noun, of_parent + size, of_org + size)
+
+
+async def refuse_many_larger(tx: Tx, changes: Iterable[tuple[Row, Row]], noun: str) -> None:
+    """Raises Conflict if resources of one family, which are not stored yet, make the large ones too many.
+    `changes`: each resource before and after its change."""
+    growths = Counter[str]()
+    beside: dict[str, Row] = {}
+    for before, after in changes:
+        growths[after.parent] += _large_size(after) - _large_size(before)
+        beside[after.parent] = replace(after, id="")
+    whole = growths.total()
+    for parent, growth in growths.items():
+        if growth > 0:
+            of_parent, of_org = await tx.resources.large_beside(beside[parent], LARGE_DOCUMENT_BYTES)
+            _refuse_above_limits(noun, of_parent + growth, of_org + whole)
+
+
+def _large_size(row: Row) -> int:
+    """Returns the size of a resource; 0 if it is not large."""
     size = len(row.body) + len(row.sealed or b"")
-    if size <= LARGE_DOCUMENT_BYTES:
-        return
-    of_parent, of_org = await tx.resources.large_beside(row, LARGE_DOCUMENT_BYTES)
-    if of_parent + size > MAX_BYTES_OF_PARENT:
+    return size if size > LARGE_DOCUMENT_BYTES else 0
+
+
+def _refuse_above_limits(noun: str, of_parent: int, of_org: int) -> None:
+    if of_parent > MAX_BYTES_OF_PARENT:
         raise Conflict(_advice(noun, "here", MAX_BYTES_OF_PARENT))
-    if of_org + size > MAX_BYTES_OF_ORGANIZATION:
+    if of_org > MAX_BYTES_OF_ORGANIZATION:
         raise Conflict(_advice(noun, "of the organization", MAX_BYTES_OF_ORGANIZATION))
 
 

@@ -13,6 +13,8 @@ from windlass.store import DeploymentRow
 from windlass.store.tables.sealed import DEPLOYMENT
 
 _MAX_SHARED: Final = 20_000
+MAX_SHARED_LENGTH: Final = 512
+"""Maximum length of a shared value, so that all of them take some megabytes."""
 
 _decode = msgspec.msgpack.Decoder(Workload).decode
 _shared: dict[str, str] = {}
@@ -34,13 +36,15 @@ def decrypt_workload(ctx: Context, deployment: DeploymentRow) -> Workload | None
 
 
 def _with_shared_words(workload: Workload) -> Workload:
-    """Shares equal variable names and values between decrypted workloads. Services of an environment have
-    largely the same variables, so this saves memory on a server with hundreds of services. Secret values are
-    not shared."""
+    """Shares equal variable names and short values between decrypted workloads. Services of an environment
+    have largely the same variables, so this saves memory on a server with hundreds of services. Secret values
+    are not shared."""
     if len(_shared) > _MAX_SHARED:
         _shared.clear()
     variables = {
-        _shared.setdefault(name, name): value if name in workload.hidden else _shared.setdefault(value, value)
+        _shared.setdefault(name, name): value
+        if name in workload.hidden or len(value) > MAX_SHARED_LENGTH
+        else _shared.setdefault(value, value)
         for name, value in workload.variables.items()
     }
     return replace(workload, variables=variables)

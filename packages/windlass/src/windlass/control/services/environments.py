@@ -36,7 +36,7 @@ from windlass.control.request.stage_placement import give_stages
 from windlass.control.services.actions import SERVICE_ACTIONS, Accepted, action_name, was_begun, with_group
 from windlass.control.services.clusters import give_queue, shown_fields
 from windlass.control.services.project_deployment_rules import apply_rule, rule_for
-from windlass.control.services.services import freshness, whole_status
+from windlass.control.services.services import freshness, whole_statuses
 from windlass.core.declare.document import Document
 from windlass.core.declare.queries import Removal
 from windlass.core.declare.resource import Spec
@@ -259,7 +259,7 @@ async def statuses_of(ctx: Context, reads: Reads, call: Call, environment: Row) 
     services: dict[str, list[Document]] = {name: [] for name in UNSUPPORTED_LISTS}
     for family in ctx.kinds:
         rows = await reads.resources.of_parent(environment.id, family)
-        services[f"{family}s"] = [await whole_status(ctx, reads, call, row) for row in rows]
+        services[f"{family}s"] = await whole_statuses(ctx, call, rows)
     return Statuses(own, services)
 
 
@@ -271,7 +271,7 @@ async def list_statuses(ctx: Context, call: Call) -> Reply:
     rows = await visible_below(source, call.actor, environment, family)
     if rows is None:
         rows = await source.resources.of_parent(environment.id, family.name)
-    return Reply(results([encode(await whole_status(ctx, source, call, row)) for row in rows]))
+    return Reply(results([encode(status) for status in await whole_statuses(ctx, call, rows)]))
 
 
 @reads("environment.link")
@@ -332,5 +332,11 @@ async def _freshness(
     if date is None:
         return "NEVER_DEPLOYED"
     rows = {row.id: row for row in await services_of(ctx, reads, environment)}
-    words = {await freshness(ctx, reads, rows[status.id], status) for status in statuses if status.id in rows}
+    words: set[str] = set()
+    share = FairShare()
+    for status in statuses:
+        if status.id in rows:
+            words.add(await freshness(ctx, reads, rows[status.id], status))
+        if not isinstance(reads, Tx):  # in a change, nothing else can run
+            await share.pause()
     return "UP_TO_DATE" if words <= {"UP_TO_DATE"} else "OUT_OF_DATE"

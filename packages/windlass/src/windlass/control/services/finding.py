@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.errors import Invalid, Missing
+from windlass.base.fair_share import FairShare
 from windlass.control.context.call import READING, Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.request.permissions import Visibility, forbidden
@@ -21,6 +22,8 @@ from windlass.core.declare.validation import did_you_mean
 from windlass.families.organization import organization
 from windlass.families.resource_name import Naming
 
+MAX_MATCHES: Final = 20_000
+"""Maximum number of variables and secrets that a path matches. Each service has those of the levels above."""
 _MAX_COMPARED_NAMES: Final = 200
 """Maximum number of names that are compared with a misspelled name."""
 _MAX_COMPARED_NAME_LENGTH: Final = 40
@@ -114,14 +117,25 @@ class Search:
         if any(not may(self._call.actor, listing.need, ResourceLocation(org)) for org in orgs):
             raise forbidden(listing)
         if self._is_more_than_rows(listing):
-            above = await self.matches(parts[:-1])
-            return [match for parent in above for match in await self._list(parts[-1], listing, parent)]
+            return await self._match_in_lists(parts, listing)
         matches: list[Match] = []
         for org in orgs:
             path = [part.key for part in reversed(parts[1:])]
             rows = await self._source.tree.on_path(org, parts[-1].family.name, path)
             matches += [Match(tuple(ids[: len(parts)])) for ids in rows]
         return [match for match in matches if await self._may_see(match, parts)]
+
+    async def _match_in_lists(self, parts: Sequence[PathPart], listing: Operation) -> list[Match]:
+        """Returns the matching items of the lists of all parents, of which many may have the same items."""
+        matches: list[Match] = []
+        share = FairShare()
+        for parent in await self.matches(parts[:-1]):
+            matches += await self._list(parts[-1], listing, parent)
+            if len(matches) > MAX_MATCHES:
+                family = parts[-2].family
+                raise Invalid(f"path: name the {family.noun}, too: more than {MAX_MATCHES:,} match")
+            await share.pause()
+        return matches
 
     async def refuse_missing(self, parts: Sequence[PathPart]) -> None:
         """Raises Missing for the first part of the path that does not exist."""

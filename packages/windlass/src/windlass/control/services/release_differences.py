@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct
 from windlass.base.errors import Invalid
 from windlass.base.fair_share import FairShare
 from windlass.control.context.context import Context
-from windlass.control.records.deployment_inputs import KeptVariable, read_kept
+from windlass.control.records.deployment_inputs import KeptInputs, KeptVariable, read_kept
 from windlass.control.variables.deriving import value_of
 from windlass.control.variables.inputs import SAYS_NOTHING_OF_RUNNING, variables_at
 from windlass.core.declare.document import Document, narrow_document, value_at
@@ -164,10 +164,11 @@ async def difference_of(
     )
 
 
-async def is_same_release(reads: Reads, ctx: Context, service: Row, one: str, other: str) -> bool:
-    """Returns whether two deployments of a service ran with the same settings and variables of the service.
-    True if Windlass kept none."""
-    kept, others = await read_kept(reads, one), await read_kept(reads, other)
+async def is_same_release(
+    reads: Reads, ctx: Context, service: Row, kept: KeptInputs | None, others: KeptInputs | None
+) -> bool:
+    """Returns whether two deployments of a service ran with the same settings and variables of the service,
+    given their kept inputs. True if Windlass kept none."""
     if kept is None or others is None:
         return True
     if kept.of(service.id) != others.of(service.id):

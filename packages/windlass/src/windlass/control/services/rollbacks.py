@@ -8,6 +8,7 @@ from typing import Final
 from windlass.base.errors import Conflict, Missing
 from windlass.control.context.call import Call, Reply, encode, reads, writes
 from windlass.control.context.context import Context
+from windlass.control.records.deployment_inputs import read_kept
 from windlass.control.records.deployments import accept, name_of, particulars, status_of
 from windlass.control.request.paths import target
 from windlass.control.services.actions import Accepted, last_good
@@ -28,6 +29,9 @@ from windlass.store import DeploymentRow, Reads, Row, Tx
 
 _MAX_SEARCHED: Final = 1000
 """Maximum number of deployments among which an earlier release is searched."""
+MAX_COMPARED_RELEASES: Final = 100
+"""Maximum number of releases with the same build whose settings are compared with those that serve. All
+variables of such a release are read, and others wait meanwhile."""
 
 
 @writes("*.rollback")
@@ -138,36 +142,30 @@ async def _find_earlier(
         return row
     past = await reads.deployments.latest(service.id, _MAX_SEARCHED)
     serving = await serving_of(ctx, reads, service)
+    if serving is None:
+        return next((row for row in past if _is_choice(ctx, service, row)), None)
+    has_versions, present = ctx.kinds[service.family].has_versions, particulars(serving)
+    inputs, left = await read_kept(reads, serving.id), MAX_COMPARED_RELEASES
     for row in past:
-        details = particulars(row)
-        if not is_release(ctx, service, details) or (serving and row.number >= serving.number):
+        if row.number >= serving.number or not _is_choice(ctx, service, row):
             continue
-        if row.status != Progress.SUCCEEDED:
-            continue
-        if serving is None or await _is_other(ctx, reads, service, row, serving, with_settings=with_settings):
+        if has_versions and not has_same_build(particulars(row), present):
             return row
+        if with_settings and left:
+            left -= 1
+            if not await is_same_release(reads, ctx, service, await read_kept(reads, row.id), inputs):
+                return row
     return None
+
+
+def _is_choice(ctx: Context, service: Row, row: DeploymentRow) -> bool:
+    return row.status == Progress.SUCCEEDED and is_release(ctx, service, particulars(row))
 
 
 def is_release(ctx: Context, service: Row, details: Particulars) -> bool:
     """Returns whether a deployment is one to which a rollback can go back."""
     is_version = ctx.kinds[service.family].is_version(details)
     return details.made is not None and not details.command and is_version
-
-
-async def _is_other(
-    ctx: Context,
-    reads: Reads,
-    service: Row,
-    earlier: DeploymentRow,
-    serving: DeploymentRow,
-    *,
-    with_settings: bool,
-) -> bool:
-    details, present = particulars(earlier), particulars(serving)
-    if ctx.kinds[service.family].has_versions and not has_same_build(details, present):
-        return True
-    return with_settings and not await is_same_release(reads, ctx, service, earlier.id, serving.id)
 
 
 def _why_nothing_earlier(name: str, deployments: Sequence[DeploymentRow]) -> str:

@@ -4,12 +4,13 @@ deployments."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from windlass.base.errors import Conflict, Forbidden, Invalid, Missing
+from windlass.base.fair_share import FairShare
 from windlass.control.context.call import Call, Reply, encode, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.context.git_reader import ReadCaller
@@ -199,6 +200,17 @@ async def whole_status(ctx: Context, reads: Reads, call: Call, service: Row) -> 
         if last:
             document["status_details"] = details_of(status.state, particulars(last).sub_action)
     return document
+
+
+async def whole_statuses(ctx: Context, call: Call, services: Iterable[Row]) -> list[Document]:
+    """Returns the statuses of services, without those that were deleted meanwhile. Others run in between."""
+    source, share = ctx.store.reads, FairShare()
+    found: list[Document] = []
+    for service in services:
+        if await source.statuses.get(service.id) is not None:
+            found.append(await whole_status(ctx, source, call, service))
+        await share.pause()
+    return found
 
 
 async def freshness(ctx: Context, reads: Reads, service: Row, status: StatusRow) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.call import Call, Reply, Writing, reads, results, writes
 from windlass.control.context.context import Context
+from windlass.control.records.large_documents import refuse_many_larger
 from windlass.control.request import changing, deleting, reading
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.hidden_fields import decrypt_hidden, encrypt_hidden
@@ -173,9 +174,20 @@ class Variables(Behaviour[Variable | Secret]):
             change.extras["variable_type"] = _type_of(spec)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
-        """Updates the values of aliases, including aliases of aliases."""
-        for alias in await tx.links.sources(row.id, "aliases"):
-            await self._follow(ctx, tx, alias, row)
+        """Updates the values of aliases, including aliases of aliases. Raises Conflict if their documents
+        would be too large together."""
+        changes: list[tuple[Row, Row]] = []
+        waiting = [row]
+        while waiting:
+            target = waiting.pop()
+            for alias in await tx.links.sources(target.id, "aliases"):
+                changed = self._follow(ctx, alias, target)
+                tx.spend_rewrites(1, len(changed.body) + len(changed.sealed or b""))
+                changes.append((alias, changed))
+                waiting.append(changed)
+        await refuse_many_larger(tx, changes, ctx.registry[row.family].noun)
+        for _, changed in changes:
+            await tx.resources.change(changed)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Deletes the variables that are derived from the deleted variable, and erases what deployments have
@@ -195,7 +207,8 @@ class Variables(Behaviour[Variable | Secret]):
                 "choose another key"
             )
 
-    async def _follow(self, ctx: Context, tx: Tx, alias: Row, target: Row) -> None:
+    def _follow(self, ctx: Context, alias: Row, target: Row) -> Row:
+        """Returns an alias with the value of its changed target."""
         noun = "secret" if alias.family == secret.name else "variable"
         changes: dict[str, object] = {f"aliased_{noun}": shown_target(target)}
         sealed = alias.sealed
@@ -203,9 +216,7 @@ class Variables(Behaviour[Variable | Secret]):
             changes["value"] = target.read(Variable).value
         else:
             sealed = encrypt_hidden(ctx, alias.org, alias.id, alias.tag, decrypt_hidden(ctx, target))
-        changed = msgspec.structs.replace(alias, body=rewritten(alias.body, changes), sealed=sealed)
-        await tx.resources.change(changed)
-        await self.updated(ctx, tx, changed)
+        return msgspec.structs.replace(alias, body=rewritten(alias.body, changes), sealed=sealed)
 
 
 async def kept_secrets(tx: Tx, row: Row) -> list[ResourceVersionRow]:
