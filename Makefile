@@ -26,6 +26,14 @@ INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no
 # The same for what takes a while: it says how far it is.
 FETCH := $(BIN)/python requirements/install.py --no-deps --no-warn-script-location
 
+# An upgrade of the operating system may remove the Python of .venv, or put another version in its place. The packages
+# of .venv belong to the former version: .venv is made anew.
+ifneq ($(wildcard $(VENV)/.setup),)
+ifneq ($(shell $(BIN)/python -c 'import pip' 2>/dev/null && echo works),works)
+$(shell rm -f $(VENV)/.setup $(VENV)/.dev $(BIN)/python)
+endif
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help setup dev run test test-ci nightly test-package test-frameworks test-grown test-jitter check types code-rules advice format bench coverage pictures lock wheels clean
 .DELETE_ON_ERROR:

@@ -28,6 +28,7 @@ from windlass.engines.workload import (
     Workload,
 )
 from windlass.process import open_folders
+from windlass.process.lost_python import has_lost_python
 from windlass.process.open_folders import UNCHANGED, open_below
 from windlass.process.records import names
 from windlass.process.run_recorder import BEGAN_FILE, ENDED_FILE, has_begun
@@ -111,6 +112,12 @@ def check_place(artifact: Artifact, root: Path | None) -> None:
     gone or belong to another installation."""
     if root is not None and not Path(artifact.ref).is_relative_to(root):
         raise ArtifactLost("Deploy again: the build of this deployment is gone")
+
+
+def check_python(artifact: Artifact) -> None:
+    """Raises ArtifactLost if the Python of a build was removed from the machine."""
+    if has_lost_python(Path(artifact.ref)):
+        raise ArtifactLost("Deploy again: the Python that this deployment was built with is gone")
 
 
 def output_file(home: Path) -> Path:

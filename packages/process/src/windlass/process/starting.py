@@ -90,10 +90,12 @@ class InstanceStarter:
         return {os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()}
 
     def check_place(self, workload: Workload) -> None:
-        """Raises ArtifactLost if the workload's artifact is outside of the folder of builds. Raises
-        VolumeLost first if a volume is missing, because a new build does not help without the volume."""
+        """Raises ArtifactLost if the workload's artifact is outside of the folder of builds, or its Python is
+        gone. Raises VolumeLost first if a volume is missing, because a new build does not help without the
+        volume."""
         try:
             files.check_place(workload.artifact, self._builds)
+            files.check_python(workload.artifact)
         except ArtifactLost:
             files.check_volumes(self._records.volumes, workload)
             raise

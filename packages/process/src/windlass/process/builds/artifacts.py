@@ -34,6 +34,7 @@ from windlass.base.log import log
 from windlass.builders.builder import BuildError
 from windlass.engines.workload import Artifact
 from windlass.process.builds import tree
+from windlass.process.lost_python import has_lost_python
 
 _log = log("builders.native")
 
@@ -263,6 +264,8 @@ def _read(path: Path) -> Artifact | None:
         return None  # torn by a power cut
     links = (path / name for name in DEPENDENCY_LINKS)
     whole = (path / "app").is_dir() and all(link.exists() for link in links if link.is_symlink())
+    if not artifact.static and has_lost_python(path):
+        return None
     return artifact if whole and path.resolve() == Path(artifact.ref) else None
 
 
