@@ -195,6 +195,21 @@ async def test_retention_never_deletes_the_newest_event(place: Place):
     assert (found.events, found.faults) == (2, [])
 
 
+async def test_an_event_of_the_future_keeps_no_later_events(place: Place):
+    """It was recorded while the clock was ahead."""
+    clock, ahead = HandClock(), 3 * 365 * 86_400
+    async with place.opened(clock) as store:
+        clock.turn(ahead)
+        await store.write(adding("ahead"))
+        clock.turn(-ahead)
+        for number in range(10):
+            await store.write(adding(str(number)))
+            clock.turn(DAY / 1000)
+        assert await store.write(lambda tx: tx.events.forget(tx.now - 20 * DAY, 500)) == 0
+        assert await store.write(lambda tx: tx.events.forget(tx.now - 4 * DAY, 500)) == 7
+    assert (await verdict(place)).faults == []
+
+
 async def test_retention_hides_no_further_deletion(place: Place):
     async with aged(place) as let_go:
         await let_go(4)

@@ -126,6 +126,20 @@ async def test_a_refused_request_does_nothing(strict: World):
 # Over restarts
 
 
+async def test_a_budget_that_was_spent_while_the_clock_was_ahead_is_renewed_when_it_is_right(
+    database_url: str, tmp_path: Path
+):
+    ahead, clock = 3 * 365 * 24 * HOUR, HandClock()
+    options: dict[str, Any] = {"folder": tmp_path, "clock": clock, "rate_limit": 20}
+    clock.turn(ahead)
+    async with make_world(database_url, **options) as world:
+        token = await world.new_token("Read")
+        assert statuses(await asks(world, token, 20)) == {200: 20}
+    clock.turn(-ahead)
+    async with make_world(database_url, **options) as world:
+        assert statuses(await asks(world, token, 21)) == {200: 20, 429: 1}
+
+
 @pytest.mark.parametrize("used", [5, 600, 1000])
 async def test_a_restart_keeps_the_unused_part_of_the_budget_only(
     database_url: str, tmp_path: Path, used: int

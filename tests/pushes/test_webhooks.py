@@ -27,6 +27,8 @@ from windlass.control.services import push_intake
 from windlass.sources.git_servers.repositories import repository_key
 from windlass.store.tables.git_webhooks import GitWebhookRow
 
+HOUR = 3600
+
 
 async def commits(world: World, service: str) -> list[str]:
     return [one["git_commit_id"] for one in await deployments(world, service)]
@@ -111,6 +113,22 @@ async def test_a_payload_deploys_nothing_that_the_repository_does_not_have(world
     [entry] = await pushes(world, app)
     assert entry["result"] == "OTHER_COMMIT"
     assert first[:12] in entry["message"]
+
+
+async def test_the_list_of_pushes_says_that_the_branch_cannot_be_read(world: World):
+    """As after the git token has expired. The commit is deployed as soon as the branch can be read."""
+    app = await deployed(world, auto_deploy=True)
+    to, second = await webhook(world, app), world.git.push("second")
+    world.git.broken = "Check the git token: the git server refuses it."
+    await send(world, to, push(second))
+    await world.settle()
+    [entry] = await pushes(world, app)
+    assert (entry["result"], world.git.broken in entry["message"]) == ("RECEIVED", True)
+    world.git.broken = ""
+    world.clock.turn(HOUR)
+    await world.settle()
+    [entry] = await pushes(world, app)
+    assert (entry["result"], entry["message"]) == ("DEPLOYED", "The commit is deployed")
 
 
 async def test_the_list_of_pushes_says_why_a_push_deployed_nothing(world: World):

@@ -167,13 +167,18 @@ async def test_commits_that_cannot_be_compared_are_deployed(world: World):
     assert (await commits(world, app))[0] == "f" * 40
 
 
-async def test_an_unreadable_branch_is_logged_once_and_read_again_later(world: World):
+async def test_an_unreadable_branch_is_logged_once_a_day_and_read_again_later(world: World):
     app = await deployed(world, auto_deploy=True)
     second = world.git.push("second")
     world.git.broken = "Choose another branch: there is no main."
     for _ in range(3):
         await look(world)
-    assert (await said(world, app)).count("New commits are not deployed now: Choose another branch") == 1
+    message = "New commits are not deployed now: Choose another branch"
+    assert (await said(world, app)).count(message) == 1
+    for _ in range(auto_deploy.FAILURES_BETWEEN_LINES):
+        world.clock.turn(11 * EVERY)
+        await world.settle()
+    assert (await said(world, app)).count(message) == 2
     world.git.broken = ""
     world.clock.turn(11 * EVERY)
     await world.settle()

@@ -15,6 +15,7 @@ from tests.world import World
 from windlass.base.errors import Unavailable
 from windlass.base.http_out import HttpResult
 from windlass.control.records.outbox import DELIVERY_WORK, work_of
+from windlass.control.reporting import delivery_results
 from windlass.control.reporting.delivery import WebhookSender
 from windlass.store import Claim, Store, Write
 
@@ -206,6 +207,20 @@ async def test_a_webhook_without_success_for_days_is_disabled_with_the_reason(
     await world.settle()
     shown = await world.get(path(world, id))
     assert (shown["disabled_reason"], shown["failing_since"]) == ("", None)
+    assert kinds(receivers.got[URL]) == ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
+
+
+async def test_a_clock_that_steps_ahead_disables_no_webhook(
+    world: World, receivers: Receivers, monkeypatch: pytest.MonkeyPatch
+):
+    id = await webhook(world)
+    receivers.away.add(URL)
+    await deploy(world, await world.application())
+    monkeypatch.setattr(delivery_results, "may_expire", lambda clock: False)
+    await pass_by(world, 6 * DAY, 4 * HOUR)
+    assert (await world.get(path(world, id)))["enabled"] is True
+    receivers.away.clear()
+    await pass_by(world, 12 * HOUR, HOUR)
     assert kinds(receivers.got[URL]) == ["DEPLOYMENT_STARTED", "DEPLOYMENT_SUCCEEDED"]
 
 

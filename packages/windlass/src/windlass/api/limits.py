@@ -95,7 +95,8 @@ class Budgets:
     async def _reserve(self, window: Window, subject: str, limit: int) -> None:
         async def change(tx: Tx) -> tuple[int, int, int]:
             opened, used = await tx.budgets.get(subject) or (tx.now, 0)
-            if tx.now >= opened + HOUR:
+            # A window of the future was opened while the clock was ahead, and would last until then.
+            if not opened - HOUR < tx.now < opened + HOUR:
                 opened, used = tx.now, 0
             grant = max(0, min(max(1, limit // _GRANT_DIVISOR), limit - used))
             if grant:

@@ -42,6 +42,8 @@ slots of this work."""
 SHORT_TIMEOUT, FULL_TIMEOUT_EVERY = 4.0, 5
 """The time limit after failed checks, and how often a check has the full limit all the same, because a slow
 server may need it."""
+FAILURES_BETWEEN_LINES: Final = 144
+"""The number of failed checks of a branch between two lines in the log of its service: about a day."""
 MAX_PAUSE_FACTOR: Final = 10
 """The longest pause while a branch cannot be read, as a multiple of the usual pause."""
 MIN_PAUSE_FACTOR: Final = 30
@@ -95,11 +97,17 @@ async def deploy_new_commit(ctx: Context, claim: Claim) -> None:
         look = BranchLook(claim, service, branch, head, pending)
         message = await _deploy_if_new(ctx, look, source)
     except (GitError, Conflict, TimeoutError) as failure:
-        if claim.attempts == 1:
-            reason = str(failure) or f"{source.url} did not answer within {limit:g} seconds"
+        reason = str(failure) or f"{source.url} did not answer within {limit:g} seconds"
+        if claim.attempts % FAILURES_BETWEEN_LINES == 1:
             _log(ctx, service, f"New commits are not deployed now: {reason}")
         later = pause * min(2**claim.attempts, MAX_PAUSE_FACTOR)
-        await ctx.store.write(lambda tx: tx.work.reschedule(claim, tx.now + later, claim.attempts))
+        note = f"it could not be read, and is tried again: {reason}"
+
+        async def put_off(tx: Tx) -> None:
+            await tx.git_pushes.settle(pending, PushResult.RECEIVED, note)
+            await tx.work.reschedule(claim, tx.now + later, claim.attempts)
+
+        await ctx.store.write(put_off)
         return
     if message:
         _log(ctx, service, message.format(commit=head[:12], branch=branch))

@@ -9,7 +9,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from windlass.base.cleanup import on_failure
-from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, stamp
+from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, may_expire, stamp
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 from windlass.control.records.recording import record
@@ -64,7 +64,7 @@ class DeliveryResults:
             return True
         self._record_failure(attempt)
         now = self._ctx.clock.now()
-        if not self.receiver.failing and now - delivery.created >= RECEIVER_TIMEOUT:
+        if not self.receiver.failing and self._is_timeout_over(delivery.created):
             self._ctx.meters.deliveries.count("given_up")
             self._record_attempt(replace(delivery, state=FAILED), attempt)
             return True
@@ -73,6 +73,11 @@ class DeliveryResults:
         self._held.append((delivery.lane, now + wait))
         self._record_attempt(replace(delivery, due=now + wait), attempt)
         return False
+
+    def _is_timeout_over(self, since: int) -> bool:
+        """Returns whether a receiver has failed for too long. A clock that has stepped far ahead does not
+        tell."""
+        return self._ctx.clock.now() - since >= RECEIVER_TIMEOUT and may_expire(self._ctx.clock)
 
     def _record_success(self) -> None:
         self._recovered |= bool(self.receiver.failing)
@@ -90,7 +95,7 @@ class DeliveryResults:
         self.over = self.over or bool(lost)
         if attempt.status_code == _GONE_STATUS:
             self._why_disabled = "The receiver answered 410 Gone: it wants no more deliveries"
-        elif lost and now - self.receiver.failing >= RECEIVER_TIMEOUT:
+        elif lost and self._is_timeout_over(self.receiver.failing):
             days = RECEIVER_TIMEOUT // DAY
             self._why_disabled = f"The receiver has taken nothing for {days} days: {_reason_text(attempt)}"
         self.over = self.over or bool(self._why_disabled)
