@@ -6,11 +6,10 @@ import io
 import posixpath
 import tarfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from math import ceil
 from typing import Any, Final
 
-from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
 from windlass.docker import create, start_files
@@ -26,6 +25,7 @@ from windlass.docker.images import DockerImages
 from windlass.docker.mount_points import examine_mount_points
 from windlass.docker.resources import DockerResources
 from windlass.docker.restarts import Restarts
+from windlass.docker.start_locks import StartLocks
 from windlass.docker.volume_files import may_be_redirected, prepare_volumes
 from windlass.docker.watch import EventWatcher
 from windlass.engines.engine import Demand, EngineError, EngineLimits, output_too_long, unmet
@@ -98,13 +98,15 @@ class ContainerClient:
         images: DockerImages,
         watch: EventWatcher,
         restarts: Restarts,
+        starts: StartLocks,
     ) -> None:
+        """`starts`: locks by service, and by container for one whose only volumes are its own. While volumes
+        are examined, none of their containers starts."""
+        self._starts = starts
         self._restarts = restarts
         self._docker, self._installation = docker, installation
         self._resources, self._images, self._watch = resources, images, watch
         self._ports = HostPorts(docker)
-        self._starts = Locks()
-        """Locks by service: while a container with volumes is examined, none of its service starts."""
 
     async def list(self, **labels: str) -> list[ContainerSummary]:
         """Returns the containers of this installation with these labels. Filters the answer again, because
@@ -128,7 +130,7 @@ class ContainerClient:
         running."""
         if not workload.volumes:
             return await self._run(workload, index, name, once=once)
-        async with self._starts[workload.service]:
+        async with self._starts.of(workload.service):
             return await self._run(workload, index, name, once=once)
 
     async def _run(self, workload: Workload, index: int, name: str, *, once: bool) -> Inspection | None:
@@ -152,11 +154,10 @@ class ContainerClient:
                 pass
             case "paused":
                 await self._docker.raw("POST", f"/containers/{container}/unpause")
-            case _:
+            case status:
                 # The server may have been killed before it copied the files into the container.
-                await self._copy_files_into(container, workload)
                 self._watch.begins(container)
-                await self._start(container)
+                await self._start(container, status, workload)
         self._watch.listen(container, words.labels(self._installation, workload, index))
         return inspection if inspection and inspection["State"]["Status"] == "running" else None
 
@@ -244,17 +245,7 @@ class ContainerClient:
             _log.warning("the Docker engine warns", extra={"container": name, "reason": warning})
         self._restarts.take_over(name, str(created["Id"]))
         await self._remove_if_port_shared(str(created["Id"]), ports)
-        if create.needs_etc_copy(workload, image):
-            await self._examine_image(str(created["Id"]))
         return str(created["Id"])
-
-    async def _examine_image(self, container: str) -> None:
-        """Examines the files of the image, before files of the service are written over their copies."""
-        try:
-            await self._examine_etc(container)
-        except (EngineRefused, EngineError):
-            await self.remove(container)
-            raise
 
     async def _remove_if_port_shared(self, container: str, ports: Sequence[int]) -> None:
         try:
@@ -300,15 +291,18 @@ class ContainerClient:
     async def start_again(self, container: str) -> bool:
         """Starts a container that has ended; does nothing if it runs or is gone. Returns False if the
         container was removed instead, because it has to be created anew."""
-        detail = await self.inspect(container)
-        if detail is None or detail["State"]["Status"] != "exited":
-            return True
-        async with self._starts[words.identity(detail["Config"]["Labels"])[0]]:
+        detail = await self.inspect(container) or {}
+        shared, *_ = _mounts_of(detail)
+        service = words.identity(detail["Config"]["Labels"])[0] if shared else ""
+        async with self._starts.of(service) if shared else nullcontext():
+            detail = await self.inspect(container) or {}
+            if not detail or detail["State"]["Status"] != "exited":
+                return True
             if await self._is_replaced(detail):
                 self._restarts.hand_over(container, str(detail["Name"]).lstrip("/"))
                 await self.remove(container)
                 return False
-            await self._start(container)
+            await self._start(container, "exited")
         return True
 
     async def _is_replaced(self, detail: Inspection) -> bool:
@@ -320,19 +314,31 @@ class ContainerClient:
         service, *_ = words.identity(detail["Config"]["Labels"])
         return may_be_redirected(shared, own) and len(await self.list(service=service)) > 1
 
-    async def _examine_etc(self, container: str) -> None:
-        shared, own, has_etc_copy = _mounts_of(await self.inspect(container) or {})
-        await examine_mount_points(self._docker, container, shared, own)
-        await start_files.examine(self._docker, container, shared | own, has_etc_copy=has_etc_copy)
-
-    async def _start(self, container: str) -> None:
+    async def _start(self, container: str, status: str, workload: Workload | None = None) -> None:
+        """Examines and starts a container, after copying the files of its workload into it. Does nothing if
+        its status has changed: another server has started it."""
         try:
-            await self._examine_etc(container)
-            await self._docker.raw("POST", f"/containers/{container}/start")
+            detail = await self.inspect(container)
+            shared, own, has_etc_copy = _mounts_of(detail or {})
+            is_alone = bool(own or has_etc_copy) and not shared
+            async with self._starts.of(container) if is_alone else nullcontext():
+                detail = await self.inspect(container) if is_alone else detail
+                if detail is not None and detail["State"]["Status"] != status:
+                    return
+                if workload is not None:
+                    if has_etc_copy:  # files of the service could hide those of the image
+                        await self._examine(container, shared, own, has_etc_copy=True)
+                    await self._copy_files_into(container, workload)
+                await self._examine(container, shared, own, has_etc_copy=has_etc_copy)
+                await self._docker.raw("POST", f"/containers/{container}/start")
         except (EngineRefused, EngineError):
             # A container that fails to start is removed; the next attempt creates a new one.
             await self.remove(container)
             raise
+
+    async def _examine(self, container: str, shared: set[str], own: set[str], *, has_etc_copy: bool) -> None:
+        await examine_mount_points(self._docker, container, shared, own)
+        await start_files.examine(self._docker, container, shared | own, has_etc_copy=has_etc_copy)
 
 
 def _mounts_of(detail: Inspection) -> tuple[set[str], set[str], bool]:

@@ -44,6 +44,7 @@ from windlass.docker.machine import DockerMachine, server_host_of
 from windlass.docker.memory_watch import MemoryWatch
 from windlass.docker.resources import DockerResources
 from windlass.docker.restarts import Restarts
+from windlass.docker.start_locks import StartLocks
 from windlass.docker.watch import EventWatcher
 from windlass.engines.engine import (
     UNKNOWN_LIMITS,
@@ -158,8 +159,15 @@ class DockerEngine(RolloutEngine):
             self._docker, installation, folder / "read", self._learn_machine, self._restarts
         )
         self._removed = RemovedGenerations(folder / RECORDS_FOLDER, durable=True)
+        self._starts = StartLocks(self._docker, installation, folder / "starts")
         self._containers = ContainerClient(
-            self._docker, installation, self._resources, self._images, self._watch, self._restarts
+            self._docker,
+            installation,
+            self._resources,
+            self._images,
+            self._watch,
+            self._restarts,
+            self._starts,
         )
         self._locks = Locks()
         self._executions = ExecutionFiles(folder / "executions")
@@ -202,6 +210,7 @@ class DockerEngine(RolloutEngine):
         await self._watch.stop()
         await self._restarts.stop()
         await self._executions.stop()
+        self._starts.close()
         await self._docker.close()
 
     async def run(self, workload: Workload, index: int) -> Instance:
@@ -352,6 +361,7 @@ class DockerEngine(RolloutEngine):
                 AT_ONCE, [self.discard(service) for service in volumes.keys() & set(deleted_services)]
             )
             await self._resources.discard_networks()
+            await self._starts.sweep()
         self._removed.forget(deleted_services)
 
     async def set_aside(self, service: str, destination: Path) -> None:

@@ -77,6 +77,11 @@ def volume_files(installation: str, service: str) -> str:
     return f"{name_prefix(installation)}-{service}-volumes"
 
 
+def start_lock(installation: str, key: str) -> str:
+    """Returns the name of the volume that stands for a lock of `start_locks`."""
+    return f"{name_prefix(installation)}-starts-{key}"
+
+
 def host_name(name: str, longest: int = _MAX_LABEL_LENGTH) -> str:
     """Converts a user's name to a host name: `Café Shop` becomes `cafe-shop`."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
