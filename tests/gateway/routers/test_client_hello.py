@@ -50,9 +50,18 @@ def test_the_name_and_the_protocols_are_read() -> None:
     assert read_hello(hello_of("", [])) == ClientHello("", (), False)
 
 
-@pytest.mark.parametrize("size", [1, 3, 4, 100, 400])
+@pytest.mark.parametrize("size", [2, 3, 4, 100, 400])
 def test_a_message_in_several_records_is_read(size: int) -> None:
-    assert read_hello(in_records(DATA[5:], size)) == read_hello(DATA)
+    data = hello_with(server_name(b"shop.example.com")) if size < 100 else DATA
+    assert read_hello(in_records(data[5:], size)) == read_hello(data)
+
+
+def test_a_message_in_very_many_records_is_refused_before_it_is_complete() -> None:
+    """Otherwise each record that arrives by itself is a reason to read all former ones again."""
+    with pytest.raises(NotTls, match="too many records"):
+        read_hello(in_records(DATA[5:], 1)[: 65 * 6])
+    with pytest.raises(Incomplete):
+        read_hello(in_records(DATA[5:], 1)[: 64 * 6])
 
 
 def test_an_incomplete_message_says_how_many_bytes_it_needs() -> None:

@@ -73,6 +73,9 @@ class ClientConnection(SendingClient):
             page = pages.no_path(fields.host.decode(), target.partition(b"?")[0].decode("latin-1"))
             self._say_unrouted(page, method, target)
             return
+        if not shared.shares.admit(backend.organization):
+            self._say_unrouted(pages.too_many_connections(), method, target)
+            return
         request_id = fields.id or shared.request_id()
         self._backend = backend
         self.times = backend.times
@@ -187,11 +190,16 @@ class ClientConnection(SendingClient):
         elif self._shared.give is not None:
             self._shared.loop.call_soon(self._hand_over)
 
+    def busy_for(self) -> str:
+        backend = self._backend
+        if backend is None or self._phase is not BUSY or self.waits_since() is not None:
+            return ""
+        return backend.organization
+
     def _end_request(self, then: RequestPhase = IDLE) -> None:
         backend, peer = self._backend, self._peer
-        if peer is not None and self._upstream is not None:
-            peer.ended()
-        # A connection that is still being opened stays in `peer.active` until it is open or has failed.
+        if peer is not None:
+            self._leave_instance(peer)
         self._upstream = self._peer = self._backend = None
         self._phase = then
         self._since = self._shared.now
@@ -236,7 +244,7 @@ class ClientConnection(SendingClient):
         ours.eof = self._eof
         if ahead:
             ours.data_received(ahead)
-        Pipe(self._shared, peer, ours, theirs, note_end, self)
+        Pipe(self._shared, peer, ours, theirs, note_end, self, backend.organization)
         self._peer = self._backend = self._upstream = None
 
     # Answers of the router itself

@@ -6,6 +6,7 @@ repeated once if its method permits it. The rules of a route may name further fa
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -23,7 +24,7 @@ _NO_ATTEMPTS: Final = Attempts()
 
 
 class SendingClient(InstanceClient):
-    __slots__ = ("_backend", "_dials", "_find", "_peer")
+    __slots__ = ("_backend", "_dial", "_dials", "_find", "_peer")
 
     def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
         super().__init__(shared, port)
@@ -31,6 +32,8 @@ class SendingClient(InstanceClient):
         # The request in progress
         self._backend: Backend | None = None
         self._peer: Peer | None = None
+        self._dial: asyncio.Task[None] | None = None
+        """The task that opens the last one."""
         self._dials = 0
         """Number of connections to instances that were opened for this client. Only the last one may be for
         the present attempt."""
@@ -63,8 +66,17 @@ class SendingClient(InstanceClient):
         def refused(peer: Peer) -> None:
             self._try_another(peer, number)
 
-        shared.dial(peer, lambda: Upstream(shared, peer), self._take_connection, refused, self.times.connect)
+        made = self._take_connection
+        self._dial = shared.dial(peer, lambda: Upstream(shared, peer), made, refused, self.times.connect)
         self.choose_reading()
+
+    def _leave_instance(self, peer: Peer) -> None:
+        """Called at the end of the request that was sent to an instance, or waits for a connection to it."""
+        if self._upstream is not None:
+            peer.ended()
+        elif self._dial is not None:
+            # If it is still opened, it stays in `peer.active` until it is open or has failed.
+            self._shared.leave_dial(peer, self._dial)
 
     def _take_connection(self, upstream: Upstream) -> None:
         if upstream.peer is not self._peer or self._phase is not BUSY or self._upstream is not None:

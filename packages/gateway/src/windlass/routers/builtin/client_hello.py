@@ -14,6 +14,9 @@ from typing import Final, NamedTuple
 
 MAX_HELLO_BYTES: Final = 16 * 1024
 """Maximum size of a ClientHello with its record headers. Browsers send up to 2 KiB."""
+_MAX_RECORDS: Final = 64
+"""Maximum number of records of a ClientHello. Each record that arrives by itself is a reason to read the
+message again from its beginning. Clients that split it, so that firewalls do not see the name, make a few."""
 _RECORD_HEAD, _MESSAGE_HEAD = 5, 4
 HANDSHAKE_RECORD: Final = 22
 _CLIENT_HELLO = 1
@@ -115,6 +118,8 @@ def _client_hello_content(data: bytes) -> bytes:
         if len(data) < at:
             raise Incomplete(at)
         parts.append(data[begin:at])
+        if len(parts) > _MAX_RECORDS:
+            raise NotTls("the ClientHello has too many records")
         length += size
         if length >= _MESSAGE_HEAD:
             head = b"".join(parts)[:_MESSAGE_HEAD]

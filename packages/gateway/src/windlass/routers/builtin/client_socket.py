@@ -15,6 +15,7 @@ from windlass.base.http_in.bounds import READ_AHEAD_BYTES
 from windlass.base.http_in.connections import Admission, network_of
 from windlass.base.http_in.wire import HeadBuffer
 from windlass.routers.builtin import pages
+from windlass.routers.builtin.organization_shares import BusyConnection
 from windlass.routers.builtin.peers import AnswerSource
 from windlass.routers.builtin.proxied_connection import ProxiedConnection
 from windlass.routers.builtin.shared_state import ClientWait, GiveAway, SharedState
@@ -34,7 +35,7 @@ PARTING: Final = RequestPhase.PARTING
 LOST: Final = RequestPhase.LOST
 
 
-class GatewaySocket(asyncio.Protocol):
+class GatewaySocket(asyncio.Protocol, BusyConnection):
     scheme: ClassVar[bytes] = b"http"
     is_secure: ClassVar[bool] = False
 

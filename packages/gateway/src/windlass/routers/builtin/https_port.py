@@ -51,7 +51,6 @@ _MAX_COUNTED_NAMES: Final = 100
 _LOGGED_NAMES: Final = 5
 _MAX_CACHED_CONTEXTS: Final = 1024
 """Number of certificates whose contexts are kept in memory. One takes 18 KiB, and a millisecond to make."""
-
 MakeClient = Callable[[Sequence[str], str], asyncio.Protocol]
 """Creates the protocol of a connection after its handshake, from the names of its certificate and the
 client's address."""

@@ -64,6 +64,7 @@ class Peer:
         "penalty",
         "retry_at",
         "routes",
+        "unawaited",
     )
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -75,6 +76,8 @@ class Peer:
         self.routes = 0
         """Number of routes to this endpoint. Without routes, no idle connections are kept."""
         self.draining = 0
+        self.unawaited = 0
+        """Number of connections that are being opened although nobody waits for them any more."""
         self.penalty = 0
         self.retry_at = 0.0
         self.cuts: set[Callable[[], None]] = set()

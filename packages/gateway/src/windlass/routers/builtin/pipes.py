@@ -9,6 +9,7 @@ from typing import Any
 
 from windlass.base.http_in.connections import Admission, OpenConnection, network_of
 from windlass.routers.builtin.access_log import RequestEntry, count_bytes
+from windlass.routers.builtin.organization_shares import BusyConnection
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.table import Backend
@@ -111,7 +112,7 @@ class PipeEnd(asyncio.Protocol):
             self._pipe.end_lost()
 
 
-class Pipe:
+class Pipe(BusyConnection):
     """A connected pair of ends: a client and an instance."""
 
     def __init__(
@@ -122,10 +123,13 @@ class Pipe:
         instance: PipeEnd,
         ended: Callable[[], None],
         before: OpenConnection,
+        organization: str = "",
     ) -> None:
         """`peer.active` already includes this pipe. `ended` is called when both ends are closed. `before`:
-        the entry of the client's connection in the connection table, which the pipe replaces."""
+        the entry of the client's connection in the connection table, which the pipe replaces.
+        `organization`: that of the instance."""
         self._shared = shared
+        self._organization = organization
         self.network = before.network
         self._peer = peer
         self._ends = (client, instance)
@@ -153,6 +157,9 @@ class Pipe:
     def waits_since(self) -> float | None:
         return None
 
+    def busy_for(self) -> str:
+        return self._organization
+
     def age(self, now: float) -> None:
         """Does nothing: a pipe has no idle limit. TCP keep-alive detects disconnected peers."""
 
@@ -162,10 +169,10 @@ class Pipe:
                 end.transport.abort()
 
 
-class Caller(PipeEnd):
+class Caller(PipeEnd, BusyConnection):
     """A client's connection to a TCP port, until an instance accepts the connection."""
 
-    __slots__ = ("_active", "_backend", "_entry", "_peer", "_port", "_shared", "_tried", "network")
+    __slots__ = ("_active", "_backend", "_dial", "_entry", "_peer", "_port", "_shared", "_tried", "network")
 
     def __init__(self, shared: SharedState, backend: Backend | None, port: int) -> None:
         """`port`: the port that the client connected to."""
@@ -177,6 +184,7 @@ class Caller(PipeEnd):
         self._port = port
         self._entry: RequestEntry | None = None
         self._tried: list[Peer] = []
+        self._dial: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
@@ -184,7 +192,12 @@ class Caller(PipeEnd):
         address = str(peer[0]) if peer else "unknown"
         self.network = network_of(address)
         shared = self._shared
-        if self._backend is None or shared.stopping or shared.connections.admit(self) is not Admission.FREE:
+        if (
+            self._backend is None
+            or shared.stopping
+            or shared.connections.admit(self) is not Admission.FREE
+            or not shared.shares.admit(self._backend.organization)
+        ):
             shared.connections.remove(self)
             transport.abort()
             return
@@ -202,10 +215,15 @@ class Caller(PipeEnd):
         if self._pipe is None and self._active:
             self._active = False
             self._note_end()
+            if self._dial is not None:
+                self._shared.leave_dial(self._peer, self._dial)
         super().connection_lost(exc)
 
     def waits_since(self) -> float | None:
         return None
+
+    def busy_for(self) -> str:
+        return self._backend.organization if self._backend is not None and self._active else ""
 
     def age(self, now: float) -> None:
         """Does nothing: connecting has its own time limit."""
@@ -221,7 +239,7 @@ class Caller(PipeEnd):
             return
         peer.active += 1
         self._peer = peer
-        self._shared.dial(peer, PipeEnd, self._take_connection, self._try_another)
+        self._dial = self._shared.dial(peer, PipeEnd, self._take_connection, self._try_another)
 
     def _try_another(self, peer: Peer) -> None:
         peer.ended()
@@ -234,7 +252,8 @@ class Caller(PipeEnd):
             instance.transport.abort()
             self._peer.ended()
             return
-        Pipe(self._shared, self._peer, self, instance, self._note_end, self)
+        assert self._backend is not None
+        Pipe(self._shared, self._peer, self, instance, self._note_end, self, self._backend.organization)
 
     def _note_end(self) -> None:
         assert self._backend is not None

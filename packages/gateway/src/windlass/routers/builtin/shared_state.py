@@ -24,6 +24,7 @@ from windlass.routers.builtin.access_log import RouterAccessLog
 from windlass.routers.builtin.certificates import CertificateStore, CertificateTable
 from windlass.routers.builtin.challenge_answers import CHALLENGE_PREFIX
 from windlass.routers.builtin.compression import Compressors
+from windlass.routers.builtin.organization_shares import OrganizationShares
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.service_log import ServiceLogs
 from windlass.routers.builtin.site_answers import SiteServer
@@ -32,6 +33,8 @@ from windlass.routers.router import Endpoint
 _log = log("router")
 
 _HTTPS: Final = 443
+_MAX_UNAWAITED_DIALS: Final = 8
+"""Maximum number of connections to one endpoint that are being opened although nobody waits for them."""
 _VISIBLE_CHARACTERS: Final = "".join(map(chr, range(0x21, 0x7F)))
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -86,6 +89,7 @@ class SharedState:
         """Counts the TLS connections whose decrypted bytes go to a successor."""
         self.connections = ConnectionTable("gateway", bounds, trusts, self._sweep)
         """The open client connections."""
+        self.shares = OrganizationShares(self.connections)
         self.access_log: RouterAccessLog | None = None
         """The access log. Set only together with `RoutingTable.time_all`, because only timed requests are
         logged."""
@@ -172,10 +176,29 @@ class SharedState:
         done: Callable[[P], None],
         refused: Callable[[Peer], None],
         seconds: float = 0,
-    ) -> None:
+    ) -> asyncio.Task[None]:
         """Connects to an endpoint. Calls `done` with the new protocol object, or `refused` on failure.
-        `seconds`: a time limit in place of the usual one."""
-        self.do(self._connect_to_peer(peer, make, done, refused, seconds or self.bounds.connect_seconds))
+        `seconds`: a time limit in place of the usual one. Returns the task, for `leave_dial`."""
+        seconds = seconds or self.bounds.connect_seconds
+        return self.do(self._connect_to_peer(peer, make, done, refused, seconds))
+
+    @staticmethod
+    def leave_dial(peer: Peer, dial: asyncio.Task[None]) -> None:
+        """Called when nobody waits for a connection any more. A few are still opened, since they show whether
+        the endpoint accepts connections. Further ones are given up: clients that come and go could otherwise
+        use up the descriptors of the router, while an instance accepts none."""
+        if dial.done():
+            return
+        if peer.unawaited >= _MAX_UNAWAITED_DIALS:
+            dial.cancel()
+            peer.ended()
+            return
+
+        def note_end(_: asyncio.Task[None]) -> None:
+            peer.unawaited -= 1
+
+        peer.unawaited += 1
+        dial.add_done_callback(note_end)
 
     async def _connect_to_peer(
         self,
@@ -200,10 +223,11 @@ class SharedState:
             peer.answered()
             done(protocol)
 
-    def do(self, action: Coroutine[Any, Any, None]) -> None:
+    def do(self, action: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(action)
         self._tasks.add(task)
         task.add_done_callback(self._forget_task)
+        return task
 
     def _forget_task(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -39,6 +39,7 @@ class Backend:
         "_turn",
         "added",
         "is_special",
+        "organization",
         "path",
         "peers",
         "proof",
@@ -54,6 +55,7 @@ class Backend:
     def __init__(self, route: Route, peers: Sequence[Peer], traffic: Traffic, memory: ServiceMemory) -> None:
         self.route = route
         self.title = route.title
+        self.organization = route.org or route.service
         self.site = route.site
         """The release folder of a static site, which the router serves by itself; empty for other
         services."""
