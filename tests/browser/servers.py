@@ -72,7 +72,7 @@ class Server:
         }
         with (self.folder / "log").open("ab") as file:
             self._process = subprocess.Popen([*command], env=environment, stderr=file, stdout=file)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120  # A machine under load is slow.
         while not self._answers():
             assert self._process.poll() is None, (self.folder / "log").read_text()
             assert time.monotonic() < until, (self.folder / "log").read_text()

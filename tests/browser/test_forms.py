@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -108,13 +109,32 @@ def test_the_container_registry_form_shows_only_the_fields_of_its_kind(
 def test_a_terraform_module_chooses_where_its_state_is_kept(
     server: Server, new_page: Callable[..., Page]
 ) -> None:
-    server.environment(project="Forms of modules")
-    page = new_page("/new?kind=terraform")
-    expect(page.get_by_label("Kept by Windlass")).to_be_checked()
-    expect(page.get_by_text("Windlass keeps the state, encrypted")).to_be_visible()
-    page.get_by_label("As the module says").check()
-    expect(page.get_by_text("The backend that the module names keeps the state")).to_be_visible()
-    expect(page.get_by_label("Dockerfile fragment")).to_have_count(0)  # always refused
+    environment = server.environment(project="Forms of modules")
+    page = new_page(f"/new?kind=terraform&environment={environment}")
+    expect(page.get_by_label("Windlass encrypted")).to_be_checked()
+    page.get_by_label("The module’s backend").check()
+    page.get_by_label("Plan", exact=True).check()  # of each new commit
+    page.get_by_label("Repository").fill("https://github.com/acme/network.git")
+    page.get_by_role("button", name="Create only").click()
+    page.wait_for_url("**/terraform/*")
+    made = server.call("GET", page.url.split("/console")[1])
+    assert made["name"] == "network"
+    assert made["backend"] == {"user_provided": {}}
+    assert made["auto_deploy_config"] == {"auto_deploy": True, "terraform_action": "PLAN"}
+
+    # The settings have the same parts, and send what was changed.
+    page.goto(f"{page.url}/settings?section=module")
+    page.get_by_role("button", name="Add by name").click()
+    page.get_by_label("Name", exact=True).last.fill("password")
+    page.get_by_label("Value", exact=True).fill("correct-horse")
+    page.get_by_label("Secret").check()
+    page.get_by_label("A run ends after").fill("5")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved.")
+    expect(page.get_by_label("Value", exact=True)).to_have_attribute("placeholder", re.compile("to keep it"))
+    made = server.call("GET", f"/terraform/{made['id']}")
+    assert made["timeout_sec"] == 300
+    assert [row["key"] for row in made["terraform_variables_source"]["tf_vars"]] == ["password"]
 
 
 def test_pasting_a_malformed_env_line_shows_an_error_with_its_line_number(
@@ -154,8 +174,8 @@ def test_references_to_organization_resources_are_chosen_from_a_list_of_names(
     token = server.call("POST", f"/organization/{server.org}/gitToken", body)["id"]
     assert {mark for _, _, mark in referring()} >= {"gitToken", "containerRegistry"}
     page = new_page(f"/new?kind=terraform&environment={server.environment(project='Chosen')}")
-    page.get_by_label("Git token").select_option("of the shop")
-    assert page.get_by_label("Git token").input_value() == token
+    page.get_by_label("Token for a private one").select_option("of the shop")
+    assert page.get_by_label("Token for a private one").input_value() == token
 
 
 def referring() -> Iterator[tuple[str, str, str]]:

@@ -11,7 +11,8 @@ export const TABS = {
   overview: { load: () => import("./pages/service/overview.js"), shows: ["status", "ingressDeploymentStatus"] },
   runs: { load: () => import("./pages/service/runs.js"), reads: "run", shows: ["dueTimes"] },
   plan: { load: () => import("./pages/service/plan.js"), reads: "plan", shows: ["lock", "stateVersion"] },
-  deployments: { load: () => import("./pages/service/deployments.js"), reads: "deployment", shows: ["deploymentHistory", "deploymentHistoryV2", "commit", "upload"] },
+  resources: { load: () => import("./pages/service/resources.js"), reads: "terraformResources" },
+  deployments: { load: () => import("./pages/service/deployments.js"), reads: "deployment", shows: ["deploymentHistory", "deploymentHistoryV2", "commit", "upload", "rollbackDifference"] },
   tags: { load: () => import("./pages/service/tags.js"), reads: "version", sends: "image_tag" },
   logs: { load: () => import("./pages/service/logs.js"), reads: "log" },
   requests: { load: () => import("./pages/service/requests.js"), reads: "log", set: "windlass.access_log.format" },
@@ -39,6 +40,7 @@ const NEW_SERVICES = {
   container: () => import("./pages/new/container.js"),
   database: () => import("./pages/new/database.js"),
   job: () => import("./pages/new/job.js"),
+  terraform: () => import("./pages/new/terraform.js"),
 };
 
 /** The page of a new service of a kind. */

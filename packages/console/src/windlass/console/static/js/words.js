@@ -36,7 +36,7 @@ const steps = { TERRAFORM_PLAN_AND_APPLY: "Apply", TERRAFORM_PLAN_ONLY: "Plan", 
 const fields = {
   scheduled_at: "Timetable (cron)", docker: "Git repository", timezone: "Time zone", max_nb_restart: "Retries", max_duration_seconds: "Longest run in seconds", timeout_sec: "Longest run in seconds", missed_runs: "Missed runs",
   terraform_files_source: "Module", terraform_variables_source: "Input variables", tf_var_file_paths: "Files with values", tf_vars: "Values", auto_deploy_config: "Automatic deployment",
-  min_running_instances: "Minimum instances", max_running_instances: "Maximum instances", ephemeral_storage_in_gib: "Temporary storage in GiB", registry_id: "Registry", config: "Login",
+  min_running_instances: "Minimum instances", max_running_instances: "Maximum instances", ephemeral_storage_in_gib: "Temporary storage in GiB", registry_id: "Registry", config: "Login", matched_event: "Event", target_response_status_code: "Answer", target_response_body: "What it said",
 };
 
 export const words = {
@@ -63,7 +63,7 @@ export const words = {
   doneWith: (what) => `${what}: done.`,
 
   places: { overview: "Overview", overviewShort: "Home", new: "New service", newShort: "New", organization: "Organization", organizationShort: "Settings", audit: "Audit", account: "Account" },
-  tabs: { overview: "Overview", runs: "Runs", plan: "Plan", deployments: "Deployments", tags: "Tags", logs: "Logs", requests: "Requests", domains: "Domains", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity", deploymentRestriction: "Restrictions" },
+  tabs: { overview: "Overview", runs: "Runs", plan: "Plan", resources: "Resources", deployments: "Deployments", tags: "Tags", logs: "Logs", requests: "Requests", domains: "Domains", variables: "Variables", metrics: "Metrics", terminal: "Terminal", settings: "Settings", activity: "Activity", deploymentRestriction: "Restrictions" },
   columns: {
     state: "State", name: "Name", where: "Where", version: "Version", deployed: "Deployed", services: "Services", cluster: "Cluster", address: "Address", instances: "Instances", cpu: "CPU", memory: "Memory",
     number: "Number", action: "Action", author: "By", took: "Took", when: "When", created: "Created",
@@ -183,7 +183,7 @@ export const words = {
     output: "Terminal", connected: "Connected.", ended: (code) => `The shell has ended with ${code}.`, closed: "The connection is closed.",
   },
   settings: {
-    about: "Nothing is changed yet.", effectNow: "Takes effect at once.", effectNext: "Takes effect at the next deployment.", saveAndDeploy: "Save and deploy", saved: "Saved.", nothingChanged: "Nothing was changed.",
+    about: "Nothing is changed yet.", effectNow: "Takes effect at once.", effectNext: "Takes effect at the next deployment.", saveAndDeploy: "Save and deploy", saveAndPlan: "Save and plan", saved: "Saved.", nothingChanged: "Nothing was changed.",
     changed: (count) => `${plural(count, "change")}:`, discard: "Discard", search: "Search settings", results: "Found", nothingFound: "No setting has these words.", named: "Name", whatRuns: "What runs",
     sections: { general: "General", schedule: "Schedule", module: "Module and variables", build: "Build", start: "Start", ports: "Ports", traffic: "Requests", probes: "Health checks", storage: "Storage", other: "Advanced", declaration: "As code", danger: "Delete" },
     declaration: "The whole service as code", declarationAbout: "As it can be sent to the API, or with the command line.", danger: "Delete this service",
@@ -217,10 +217,6 @@ export const words = {
     empty: "Variables tell a program what differs from place to place, such as the address of its database.",
     injected: (count) => `Set by Windlass: ${count}`, injectedAbout: "Programs get these too, and other variables may mention them, as {{NAME}}. A variable of yours with one of these names wins.",
   },
-  module: {
-    look: "Look at the module", asks: "The module asks for these:", asksNothing: "No input variables were found in this folder of the repository. If the module is in another one, name it as the root path.", needed: "must be set, below or in a file", sensitive: "sensitive: a default is not shown", usual: (value) => `usually ${value}`,
-    files: (names) => `Files with values, which may be named under “Files with values”: ${names}`,
-  },
   newService: {
     title: "New service", about: "From a repository to an address.", what: "What it is", kinds: { application: "Application from git", database: "Database", container: "Container image", job: "Job", helm: "Helm chart", terraform: "Terraform module" },
     abouts: {
@@ -243,13 +239,10 @@ export const words = {
     noCron: "Write five fields: minute, hour, day, month and weekday, such as 30 2 * * mon-fri.", never: "It never comes.", noEvent: "Choose at least one.", eventNames: { on_start: "When the job is deployed", on_stop: "When it is stopped", on_delete: "When it is deleted" },
     inWords: ({ every, at, minutes, weekday, day, zone }) => `${{ minutes: `Every ${minutes} minutes`, hour: "Every hour", day: `Every day at ${at}`, week: `Every ${words.newJob.weekdays[weekday]} at ${at}`, month: `On day ${day} of every month at ${at}`, own: "The next times" }[every]} (${zone})`,
   },
-  organizationPage: {
-    about: "Members, tokens, webhooks, clusters and settings.", general: "General",
-  },
   members: {
     title: "Members", about: "A role applies to the whole organization, and a change of it takes effect at once.", invite: "Invite", empty: "Invite people: until then, tokens are the only way in.",
     email: "E-mail", emailMissing: "Write the address with which the person signs in.", role: "Role", since: "Since", link: "Link", copyLink: "Copy the link", withdraw: "Withdraw", invitations: "Invitations", change: "Change the role", inviteHelp: "You get a link for the person with this address.",
-    roleOf: (role, name) => `${role} for ${name}`, changeTitle: (name) => `Change the role of ${name}`, changeWill: (role, about) => `${role}: ${about}. It takes effect at once.`, changed: (name, role) => `${name} now has the role ${role}.`,
+    changeTitle: (name) => `Change the role of ${name}`, changeWill: (role, about) => `${role}: ${about}. It takes effect at once.`, changed: (name, role) => `${name} now has the role ${role}.`,
     invited: (name) => `${name} is invited`, removeTitle: (name) => `Remove ${name}`, removeWill: "All access ends at once. It can be given again by an invitation.", removed: (name) => `${name} is no longer a member.`, withdrawn: (name) => `The invitation of ${name} is withdrawn.`,
   },
   audit: {
@@ -258,7 +251,7 @@ export const words = {
   },
   events: {
     CREATE: "created", UPDATE: "changed", DELETE: "deleted", DEPLOYED: "deployed", DEPLOY_QUEUED: "asked to deploy", DEPLOYMENT_STARTED: "began to deploy", STOP_QUEUED: "asked to stop", STOPPED: "stopped",
-    RESTART_QUEUED: "asked to restart", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in", SIGN_OUT: "signed out", SESSION_ENDED: "ended another session of their own", PASSWORD_CHANGED: "changed the password of", PASSWORD_LINK_CREATED: "made a link to choose a password for", SECOND_FACTOR_ADDED: "added an authenticator app to", SECOND_FACTOR_REMOVED: "removed the authenticator app of", RECOVERY_CODE_USED: "signed in with a recovery code as", SHELL: "ran a command in", SHELL_ENDED: "closed the shell in", DELETED: "deleted", RESTARTED: "restarted", TRIGGER_RESTART: "asked to restart", TRIGGER_DELETE: "asked to delete", WEBHOOK_TESTED: "tested", WEBHOOK_REPLAYED: "replayed an event of", GIT_WEBHOOK_RENEWED: "renewed the push webhook of", GIT_WEBHOOK_REMOVED: "removed the push webhook of", WEBHOOK_DISABLED: "disabled", DEPLOYMENT_FAILED: "failed to deploy", DEPLOY_FAILED: "failed to deploy", SERVICE_BROKE: "noticed a failure of", SERVICE_RECOVERED: "noticed the recovery of", RUN_FAILED: "noticed a failed run of", TOKEN_USED: "used, for the first time from this address, the",
+    RESTART_QUEUED: "asked to restart", DEPLOYMENT_SUPERSEDED: "replaced a waiting deployment of", TRIGGER_DEPLOY: "asked to deploy", TRIGGER_STOP: "asked to stop", TRIGGER_CANCEL: "asked to cancel", SIGN_IN: "signed in", SIGN_OUT: "signed out", SESSION_ENDED: "ended another session of their own", PASSWORD_CHANGED: "changed the password of", PASSWORD_LINK_CREATED: "made a link to choose a password for", SECOND_FACTOR_ADDED: "added an authenticator app to", SECOND_FACTOR_REMOVED: "removed the authenticator app of", RECOVERY_CODE_USED: "signed in with a recovery code as", SHELL: "ran a command in", SHELL_ENDED: "closed the shell in", DELETED: "deleted", RESTARTED: "restarted", TRIGGER_RESTART: "asked to restart", TRIGGER_DELETE: "asked to delete", WEBHOOK_TESTED: "tested", WEBHOOK_REPLAYED: "replayed an event of", GIT_WEBHOOK_RENEWED: "renewed the push webhook of", GIT_WEBHOOK_REMOVED: "removed the push webhook of", WEBHOOK_DISABLED: "disabled", DEPLOYMENT_FAILED: "failed to deploy", DEPLOY_FAILED: "failed to deploy", SERVICE_BROKE: "noticed a failure of", SERVICE_RECOVERED: "noticed the recovery of", RUN_FAILED: "noticed a failed run of", TOKEN_USED: "used, for the first time from this address, the",
   },
   account: {
     title: "Account", organization: "Organization", who: "Who is signed in", kind: "Kind", person: "Person", token: "API token", ends: "This session ends, unless it is used", sessions: "Sessions in browsers", sessionsAbout: "End those that you do not know.",

@@ -23,7 +23,7 @@ export const previews = {
 
 export const stages = {
   title: "Deployment stages", about: "The environment is deployed from the first stage to the last. Services of one stage are deployed side by side; if one fails, later stages do not begin.", create: "New stage", edit: "Change name and description", description: "Description", empty: "No service", created: "The stage is the last one.", saved: "The stage is changed.",
-  earlier: "Earlier", later: "Later", earlierOf: (name) => `Deploy ${name} earlier`, laterOf: (name) => `Deploy ${name} later`, isFirst: (name) => `${name} is the first stage.`, isLast: (name) => `${name} is the last stage.`, moved: (name, order) => `${name} is stage ${order} now.`,
+  earlier: "Earlier", later: "Later", earlierOf: (name) => `Deploy ${name} earlier`, laterOf: (name) => `Deploy ${name} later`, dragStage: "Drag to change the order", dragService: "Drag to another stage", undo: "Undo", undone: "It is as before.", isFirst: (name) => `${name} is the first stage.`, isLast: (name) => `${name} is the last stage.`, moved: (name, order) => `${name} is stage ${order} now.`,
   actionsOf: (name) => `Actions of ${name}`, moveTo: (name) => `Move to ${name}`, placed: (name, stage) => `${name} is in ${stage} now.`, skipped: "skipped", skip: "Leave out of deployments of all", include: "Include in deployments of all", leftOut: (name) => `Deployments of the whole environment leave ${name} out.`, included: (name) => `Deployments of the whole environment include ${name}.`,
   removeWill: "Only a stage without services can be deleted.",
 };

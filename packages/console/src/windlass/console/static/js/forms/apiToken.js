@@ -4,6 +4,7 @@ import { api } from "../api.js";
 import { h } from "../dom.js";
 import { fieldError } from "../field_errors.js";
 import { schemaForm } from "../forms.js";
+import { ago } from "../format.js";
 import { serviceIcon, kindIcon } from "../icons.js";
 import { field } from "../parts.js";
 import { segments } from "../settings/part.js";
@@ -63,3 +64,12 @@ function branch(id, name, sign, inside) {
   };
   return h("div", {}, h("label", {}, h("input", { type: "checkbox", value: id, onchange: choose }), sign, " ", name), inside.length > 0 && below);
 }
+
+export const columns = [
+  { title: text.scopes, kind: "titled", cell: ({ scopes }) => (scopes || []).join(", ") },
+  { title: text.where, kind: "titled", cell: ({ limited_to: parts }) => (parts ? text.partsOf(parts.length) : text.everywhere) },
+  { title: text.ends, kind: "titled", cell: ({ expires_at: end }) => (end ? ago(end) : h("span", { class: "muted" }, text.never)) },
+  { title: text.used, kind: "titled", cell: ({ last_used_at: used }) => ago(used, { none: h("span", { class: "muted" }, text.unused) }) },
+  { title: text.by, kind: "titled", cell: ({ creator_name: name }) => name },
+  { title: text.limit, isRare: true, cell: ({ rate_limit: limit }) => limit && text.perHour(limit) },
+];

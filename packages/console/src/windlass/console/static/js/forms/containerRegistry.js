@@ -2,7 +2,9 @@
 
 import { h, prose } from "../dom.js";
 import { schemaForm } from "../forms.js";
+import { ago } from "../format.js";
 import { icon, logo } from "../icons.js";
+import { badge } from "../states.js";
 import { words } from "../words.js";
 import { organizationForms } from "../words_of_forms.js";
 import { providers } from "./provider.js";
@@ -29,3 +31,13 @@ export async function form({ document, schema }) {
   const steps = (kind) => (text.steps[kind] || []).map(prose);
   return providers(text.kind, order.map((kind) => [kind, text.kinds[kind] || words.readable(kind), "", logo(LOGOS[kind], "large") || icon("package", "large")]), "kind", steps, fields);
 }
+
+export const columns = [
+  { title: text.check, cell: ({ check }) => check && [badge(check.status), check.message && h("p", { class: "message" }, prose(check.message))] },
+  { title: text.kind, kind: "titled", cell: ({ kind }) => [logo(LOGOS[kind]), " ", text.kinds[kind] || words.readable(kind)] },
+  { title: text.address, kind: "titled", cell: ({ url }) => h("span", { class: "muted" }, url) },
+  { title: text.used, kind: "number titled", cell: ({ associated_services_count: count }) => count },
+  { title: text.user, isRare: true, cell: ({ config }) => config?.username },
+  { title: text.left, isRare: true, cell: ({ check }) => check?.rate_limit && text.ofLimit(check.rate_limit.remaining, check.rate_limit.limit) },
+  { title: text.checked, isRare: true, cell: ({ check }) => check && ago(check.checked_at) },
+];

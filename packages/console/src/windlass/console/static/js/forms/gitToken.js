@@ -67,3 +67,11 @@ export async function create(path, body) {
   }
   return made;
 }
+
+const hostOf = (address) => { try { return new URL(address).host.replace(/^api\./, ""); } catch { return address; } };
+
+export const columns = [
+  { title: text.kind, kind: "titled", cell: ({ type }) => [logo(type), " ", KINDS.find(([kind]) => kind === type)?.[1] || type] },
+  { title: text.server, kind: "titled", cell: ({ git_api_url: address }) => h("span", { class: "muted" }, hostOf(address)) },
+  { title: text.used, kind: "number titled", cell: ({ associated_services_count: count }) => count },
+];

@@ -7,9 +7,9 @@ import { cards } from "../settings/part.js";
  * `kinds`: [kind, name, about, logo]; `steps(kind)` says how to get what the fields ask for; `fields(kind)` makes { node, read() }.
  * Returns { node, read() } with `kind` in what is read.
  */
-export function providers(label, kinds, name, steps, fields) {
+export function providers(label, kinds, name, steps, fields, first = kinds[0][0]) {
   const below = h("div", {});
-  let chosen = kinds[0][0];
+  let chosen = first;
   let form;
   const choose = (kind) => {
     chosen = kind;

@@ -2,7 +2,7 @@
 
 import { api } from "../api.js";
 import { h, prose } from "../dom.js";
-import { duration, title } from "../format.js";
+import { ago, duration, title } from "../format.js";
 import { pause } from "../live.js";
 import { button, dialog, field } from "../parts.js";
 import { differs, segments } from "../settings/part.js";
@@ -90,3 +90,12 @@ function answer(event, { status_code: status, body, error, duration_in_ms: took 
   return h("div", {}, h("p", {}, badge(isTaken ? "DELIVERED" : "FAILED"), " ", status ? h("strong", {}, text.answered(status)) : "", h("span", { class: "muted" }, ` ${duration(took)}`)),
     error && h("p", {}, prose(error)), body && h("pre", { class: "lines", tabindex: "0" }, body), !isTaken && h("p", { class: "muted" }, text.again));
 }
+
+export const columns = [
+  { title: words.columns.state, cell: (row) => (row.disabled_reason ? h("span", { class: "state bad" }, text.disabled) : !row.enabled ? h("span", { class: "state off" }, text.off) : row.failing_since ? [h("span", { class: "state warn" }, text.failing), " ", h("span", { class: "muted" }, text.firstFailure, " ", ago(row.failing_since))] : h("span", { class: "state ok" }, text.on)) },
+  { title: text.to, kind: "titled", cell: ({ kind }) => (kind === "SLACK" ? "Slack" : text.address) },
+  { title: text.whenIt, kind: "titled", cell: ({ events }) => events.map((name) => text.short[OTHER_NAMES[name] || name] || words.readable(name)).join(", ") },
+  { title: text.onlyFor, isRare: true, cell: (row) => [...row.environment_types_filter.map(words.readable), ...row.project_names_filter].join(", ") },
+  { title: text.secret, isRare: true, cell: (row) => row.kind === "STANDARD" && (row.target_secret_set ? text.isSigned : text.unsigned) },
+  { title: text.disabled, isRare: true, cell: (row) => row.disabled_reason && prose(row.disabled_reason) },
+];

@@ -6,7 +6,7 @@ import { forgetEdits, hold } from "../edits.js";
 import { loadDocument } from "../document.js";
 import { familyOf, nameOf } from "../families.js";
 import { isIdle, schemaForm } from "../forms.js";
-import { bytes, title } from "../format.js";
+import { ago, bytes, title } from "../format.js";
 import { button, codeBlock, showError, confirm, dialog, facts, head, panel, say, table } from "../parts.js";
 import { pause } from "../live.js";
 import { formOf } from "../routes.js";
@@ -14,10 +14,11 @@ import { save as saveEdited } from "../saving.js";
 import { enterOrganizationOf } from "../services.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
-import { BYTES, cell, order, outdated, showOnce } from "./derived_list.js";
+import { BYTES, cell, heading, order, outdated, showOnce } from "./derived_list.js";
 
 const PATIENCE = 1000;
 const FREE = /_(free|available)_bytes$/;
+const NAMES_OF_EVENTS = /_event$/;
 const SHOWN = /^(id|description|icon_uri)$/;
 
 export async function load(place) {
@@ -40,8 +41,9 @@ export async function load(place) {
   const schema = document.body(operations.PATCH);
   const own = byHand && operations.PATCH && (await byHand.form({ document, schema, base, values: item }));
   const edit = operations.PATCH && hold(own?.changes ? own : schemaForm(document, schema, { values: item, hide: outdated(schema) }));
+  const more = byHand?.loadMore && (await byHand.loadMore({ base, item }));
   const state = {
-    base, list, path, document, parent, item, tag, operations, name, edit, title: name, listTitle: document.titleOf(document.at("GET", list)),
+    base, list, more, path, document, parent, item, tag, operations, name, edit, title: name, listTitle: document.titleOf(document.at("GET", list)),
     byHand, lists: parts.slice(0, lists.length), readings: parts.slice(lists.length), reading, actions: document.actionsOf(path),
   };
   // The form keeps the version that it began with, so that an edit of another person is told when this one is saved.
@@ -69,8 +71,10 @@ export function render(state, place) {
   return [
     crumbs([parent.name, base], [state.listTitle, list], [name]),
     head(name, { about: item.description, actions: actions.map((action) => button(wordsOf(action), () => run(state, place, action), { needs: [action.method, action.path] })) }),
-    panel(words.present, values(item, schema, document)),
-    readings.map((part) => readingOf(state, place, part)),
+    state.byHand?.present ? state.byHand.present(state) : [
+      panel(words.present, state.byHand?.columns ? facts([...state.byHand.columns.map((column) => [column.title, column.cell(item)]).filter(([, value]) => value !== false), [words.columns.created, ago(item.created_at)]]) : values(item, schema, document)),
+      readings.map((part) => readingOf(state, place, part)),
+    ],
     lists.map((below) => panel(document.titleOf(below.operation), rowsOf(state, place, below))),
     edit && panel(words.change, own(edit.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { main: true, needs: ["PATCH", path] }))),
     operations.DELETE && panel(words.remove.button, h("p", {}, operations.DELETE.description || words.remove.forGood), button(words.remove.button, () => remove(state, place), { danger: true, needs: ["DELETE", path] })),
@@ -113,7 +117,7 @@ function pairs(found, schema, document, above = "") {
   const fields = Object.entries(found).filter(([field, value]) => !SHOWN.test(field) && has(value) && !isIdle(document.resolve(properties[field])));
   return fields.flatMap(([field, value]) => {
     const inner = document.resolve(properties[field]);
-    const label = title(field.replace(BYTES, ""));
+    const label = heading(field.replace(BYTES, ""));
     const name = above ? `${above}: ${label.toLowerCase()}` : label;
     const isPart = inner.properties && !Array.isArray(value) && typeof value === "object" && !value.name;
     if (FREE.test(field) && field.replace(FREE, "_bytes") in found) return [];
@@ -135,8 +139,8 @@ function rowsOf(state, place, { operation, found, error }) {
   const onRow = actions.filter((action) => document.body(action).properties?.[id]);
   const whole = (row) => dialog(document.titleOf(operation), (finish) => [codeBlock(JSON.stringify(row, null, 2)), h("div", { class: "dialog-actions" }, button(words.close, () => finish()))], { wide: true });
   return table([
-    ...names.map((name) => ({ title: title(name), kind: "whole-words", cell: (row) => cell(name, row[name], document.resolve(properties[name])) })),
-    ...(body ? [{ title: title(body), wide: true, cell: (row) => row[body] && h("p", { class: "message" }, row[body]) }] : []),
+    ...names.map((name) => ({ title: heading(name), kind: "whole-words", cell: (row) => (NAMES_OF_EVENTS.test(name) ? words.readable(row[name]) : row[name] === 0 && /status_code$/.test(name) ? "–" : cell(name, row[name], document.resolve(properties[name]))) })),
+    ...(body ? [{ title: heading(body), wide: true, cell: (row) => row[body] && h("p", { class: "message" }, row[body]) }] : []),
     { title: "", cell: (row) => h("div", { class: "actions" }, onRow.map((action) => button(title(familyOf(action)), () => send(state, place, action, { [id]: row.id }), { small: true, needs: [action.method, action.path] })), button(words.whole, () => whole(row), { small: true, plain: true })) },
   ], rows, { key: (row) => row.id });
 }

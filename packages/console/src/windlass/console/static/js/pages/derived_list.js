@@ -27,7 +27,8 @@ export async function load(place) {
   const document = await loadDocument();
   const list = document.at("GET", path);
   if (!list) throw Object.assign(new Error(words.missing.text), { status: 404 });
-  const state = { path, base, family: params.family, document, list, page: 1, creation: document.at("POST", path), canOpen: Boolean(document.itemPath(path, params.parentId)), title: document.titleOf(list) };
+  const byHand = await formOf(params.family);
+  const state = { byHand, path, base, family: params.family, document, list, page: 1, creation: document.at("POST", path), canOpen: Boolean(document.itemPath(path, params.parentId)), title: document.titleOf(list) };
   [state.parent] = await Promise.all([api.get(base), read(state)]);
   await enterOrganizationOf(place, state.parent);
   state.refreshing = { refresh: () => readAgain(state) };
@@ -71,7 +72,7 @@ const lower = (heading) => heading.replace(/^[A-Z](?=[a-z])/, (letter) => letter
 
 const noun = (operation) => operation.summary.replace(/^Create (an?|the) /, "");
 
-function columns({ document, list, path, rows, canOpen }) {
+function columns({ document, list, path, rows, canOpen, byHand }) {
   const properties = document.row(list).properties || Object.fromEntries(Object.keys(rows[0] || {}).map((name) => [name, {}]));
   const schemaOf = (name) => document.resolve(properties[name]);
   const used = Object.keys(properties).filter((name) => !LATER.test(name) && !isIdle(schemaOf(name)) && rows.some((row) => hasValue(row[name])));
@@ -79,13 +80,21 @@ function columns({ document, list, path, rows, canOpen }) {
   const simple = used.filter((name) => rows.every((row) => isSimple(row[name])));
   const first = simple.find((name) => NAMES.includes(name)) || simple[0] || "id";
   const others = simple.filter((name) => name !== first && !NAMES.includes(name)).sort((one, other) => order(one) - order(other)).slice(0, MOST_COLUMNS - 1);
+  const created = properties.created_at ? [{ title: words.columns.created, cell: (row) => ago(row.created_at) }] : [];
+  const naming = {
+    title: title(first), wide: true, cell: (row) => [canOpen ? link(`${path}/${row.id}`, String(row[first] || row.id)) : h("strong", {}, String(row[first])), row.description && h("p", { class: "message muted" }, row.description)],
+  };
+  if (byHand?.columns) return [naming, ...byHand.columns.filter(({ isRare }) => !isRare), ...created];
   return [
-    { title: title(first), wide: true, cell: (row) => [canOpen ? link(`${path}/${row.id}`, String(row[first] || row.id)) : h("strong", {}, String(row[first])), row.description && h("p", { class: "message muted" }, row.description)] },
+    naming,
     ...(checked ? [{ title: title(checked), cell: (row) => row[checked] && badge(row[checked].status) }] : []),
-    ...others.map((name) => ({ title: title(name), cell: (row) => cell(name, row[name], schemaOf(name)) })),
-    ...(properties.created_at ? [{ title: words.columns.created, cell: (row) => ago(row.created_at) }] : []),
+    ...others.map((name) => ({ title: heading(name), cell: (row) => cell(name, row[name], schemaOf(name)) })),
+    ...created,
   ];
 }
+
+/** The heading of a field: `last_used_at` as "Last used", `creator_name` as "Creator". */
+export const heading = (name) => title(words.fields[name] ? name : name.replace(/_(at|name)$/, ""));
 
 // States come first.
 export const order = (name) => Number(!STATE.test(name));
@@ -102,9 +111,8 @@ export function cell(name, value, schema) {
 }
 
 export async function create(state, place) {
-  const { document, creation, path } = state;
+  const { document, creation, path, byHand } = state;
   const schema = document.body(creation);
-  const byHand = await formOf(state.family);
   const form = byHand ? await byHand.form({ document, schema, base: state.base }) : schemaForm(document, schema, { only: requiredFirst(schema), choices: await choicesFor(state, schema), hide: outdated(schema) });
   const send = byHand?.create || api.post;
   const run = async (finish) => {

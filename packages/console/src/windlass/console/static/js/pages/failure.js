@@ -13,8 +13,10 @@ const OUTPUT = "\nIts last lines were:\n";
 export function parts(message) {
   const [reason, lines = ""] = message.split(OUTPUT);
   const [, first, rest] = /^(.+?[.!?:](?=\s|$)|[^]*?(?=\n|$))\s*([^]*)$/.exec(reason) || [null, reason, ""];
-  return { first: ended(first.replace(/:$/, "")), rest: ended(rest.trim()), lines };
+  return { first: ended(first.replace(/:$/, "")), rest: capital(ended(rest.trim())), lines };
 }
+
+const capital = (text) => text.replace(/^[a-z](?=[a-z]* )/, (letter) => letter.toUpperCase());
 
 const ended = (text) => (/[^.!?…]$/.test(text) ? `${text}.` : text);
 

@@ -4,15 +4,17 @@ import { api } from "../api.js";
 import { loadDocument } from "../document.js";
 import { h, prose } from "../dom.js";
 import { ago } from "../format.js";
-import { button, code, codeBlock, confirm, showError, dialog, empty, field, head, menu, panel, say, table, copyButton } from "../parts.js";
+import { button, code, codeBlock, confirm, showError, dialog, empty, facts, field, head, menu, panel, say, table, copyButton } from "../parts.js";
 import { refusalOf } from "../rights.js";
 import { crumbs } from "../shell.js";
 import { fieldError } from "../field_errors.js";
 import { people } from "../words_of_people.js";
+import { organizationTexts } from "../words_of_organization.js";
 import { words } from "../words.js";
 
 const text = words.members;
 const links = people.members;
+const list = organizationTexts.members;
 
 export async function load({ params }) {
   const base = `/${params.parent}/${params.parentId}`;
@@ -32,24 +34,26 @@ export function render(state, place) {
   return [
     crumbs([organization.name, base], [text.title]),
     head(text.title, { about: text.about, actions: [button(text.invite, () => invite(state, place), { main: true, needs: ["POST", `${base}/inviteMember`] })] }),
+    !ways.can_invite && h("section", { class: "panel pending" }, h("p", {}, prose(links.cannot))),
     members.length ? table([
-      { title: words.columns.name, cell: (member) => [h("strong", {}, member.name || member.nickname || member.email), member.name && h("p", { class: "muted" }, member.email)] },
-      ...roles.map((role) => ({ title: role.name, kind: "choice", cell: (member) => h("input", { type: "radio", name: `role-${member.id}`, checked: member.role_id === role.id, disabled: Boolean(refusal) && member.role_id !== role.id, "aria-label": text.roleOf(role.name, member.email), title: refusal || role.description, onchange: () => change(state, place, member, role) }) })),
+      { title: words.columns.name, wide: true, cell: (member) => [h("strong", {}, member.name || member.nickname || member.email), member.email === place.account?.name && [" ", h("span", { class: "tag" }, list.you)], member.name && h("p", { class: "muted" }, member.email)] },
+      { title: list.role, cell: (member) => roleChoice(state, place, member, refusal) },
+      { title: list.seen, cell: (member) => ago(member.last_activity_at, { none: list.never }) },
       { title: text.since, cell: (member) => ago(member.created_at) },
-      ways.password && { title: "", cell: (member) => menu(links.help(member.email), [
-        button(links.resetButton, () => resetPassword(state, member), { plain: true, needs: ["POST", `${base}/member/passwordReset`] }),
-        button(links.factorButton, () => removeFactor(member, state), { plain: true, needs: ["POST", `${base}/member/secondFactorReset`] }),
+      { title: "", kind: "number", cell: (member) => menu(ways.password ? links.help(member.email) : words.more, [
+        ways.password && button(links.resetButton, () => resetPassword(state, member), { plain: true, needs: ["POST", `${base}/member/passwordReset`] }),
+        ways.password && button(links.factorButton, () => removeFactor(member, state), { plain: true, needs: ["POST", `${base}/member/secondFactorReset`] }),
+        button(list.remove, () => remove(state, place, member), { plain: true, danger: true, needs: ["DELETE", `${base}/member`] }),
       ]) },
-      { title: "", cell: (member) => button(words.remove.button, () => remove(state, place, member), { small: true, plain: true, danger: true, needs: ["DELETE", `${base}/member`] }) },
-    ].filter(Boolean), members, { label: text.title }) : empty(text.empty, button(text.invite, () => invite(state, place), { main: true, needs: ["POST", `${base}/inviteMember`] })),
-    h("dl", { class: "facts legend" }, roles.map((role) => h("div", {}, h("dt", {}, role.name), h("dd", { class: "muted" }, role.description)))),
+    ], members, { label: text.title }) : empty(text.empty, button(text.invite, () => invite(state, place), { main: true, needs: ["POST", `${base}/inviteMember`] })),
     invitations.length > 0 && panel(text.invitations, table([
-      { title: text.email, cell: (invitation) => invitation.email },
+      { title: text.email, wide: true, cell: (invitation) => [invitation.email, invitation.invitation_status === "EXPIRED" && [" ", h("span", { class: "tag" }, list.expired)]] },
       { title: text.role, cell: (invitation) => invitation.role_name },
       { title: text.link, cell: (invitation) => (ways.password ? button(links.newLink, () => newLink(state, invitation), { small: true, plain: true, needs: ["POST", `${base}/inviteMember/${invitation.id}/link`] }) : copyButton(invitation.invitation_link, text.copyLink)) },
-      { title: text.since, cell: (invitation) => ago(invitation.created_at) },
+      { title: list.invitedBy, cell: (invitation) => [invitation.inviter, " ", h("span", { class: "muted" }, ago(invitation.created_at))] },
       { title: "", cell: (invitation) => button(text.withdraw, () => withdraw(state, place, invitation), { small: true, plain: true, needs: ["DELETE", `${base}/inviteMember/${invitation.id}`] }) },
     ], invitations, { label: text.invitations })),
+    panel(list.roles, facts(roles.map((role) => [role.name, h("span", { class: "muted" }, role.description)]))),
     !refusal && providersPanel(ways),
   ];
 }
@@ -58,7 +62,7 @@ export function render(state, place) {
 function providersPanel({ results, further }) {
   const { providers } = people;
   const rows = [...results.map((provider) => ({ ...provider, isOn: true })), ...further];
-  return panel(providers.title, h("p", { class: "muted" }, prose(providers.about)), table([
+  return h("details", { class: "panel" }, h("summary", {}, list.providers(results.map(({ title }) => title))), h("p", { class: "muted" }, prose(providers.about)), table([
     { title: providers.provider, cell: (provider) => h("strong", {}, provider.title) },
     { title: providers.callback, wide: true, cell: (provider) => code(provider.callback_url) },
     { title: providers.state, cell: (provider) => (provider.isOn ? providers.isOn : button(providers.how, () => showLines(provider), { small: true, plain: true })) },
@@ -68,6 +72,11 @@ function providersPanel({ results, further }) {
 const showLines = ({ name, title }) => dialog(people.providers.settings(title), (finish) => [
   h("p", {}, prose(people.providers.saved)), codeBlock(people.providers.lines(name)),
   h("div", { class: "dialog-actions" }, button(words.done, () => finish(), { main: true }))]);
+
+function roleChoice(state, place, member, refusal) {
+  const choose = (event) => change(state, place, member, state.roles.find(({ id }) => id === event.target.value)).finally(() => (event.target.value = state.members.find(({ id }) => id === member.id)?.role_id));
+  return h("select", { "aria-label": list.roleOf(member.email), disabled: Boolean(refusal), title: refusal, onchange: choose }, state.roles.map((role) => h("option", { value: role.id, selected: role.id === member.role_id, title: role.description }, role.name)));
+}
 
 async function change(state, place, member, role) {
   const ok = await confirm(text.changeTitle(member.email), text.changeWill(role.name, role.description), { action: text.change });
@@ -124,7 +133,7 @@ async function withdraw(state, place, invitation) {
 }
 
 async function remove(state, place, member) {
-  if (!(await confirm(text.removeTitle(member.email), text.removeWill, { action: words.remove.button, danger: true }))) return;
+  if (!(await confirm(text.removeTitle(member.email), text.removeWill, { action: list.remove, danger: true }))) return;
   await api.delete(`${state.base}/member`, { body: { user_id: member.id } });
   say(text.removed(member.email));
   await state.read();

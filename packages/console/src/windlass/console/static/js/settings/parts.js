@@ -6,6 +6,10 @@ import * as database from "./database.js";
 import * as health from "./health.js";
 import * as instances from "./instances.js";
 import * as jobSource from "./job_source.js";
+import * as moduleInputs from "./module_inputs.js";
+import * as moduleProgram from "./module_program.js";
+import * as moduleSource from "./module_source.js";
+import * as moduleState from "./module_state.js";
 import * as named from "./named.js";
 import * as ports from "./ports.js";
 import * as schedule from "./schedule.js";
@@ -14,7 +18,7 @@ import * as source from "./source.js";
 import * as storage from "./storage.js";
 
 // Each is for services that have the first of its fields. The source of a job is one field; others have several.
-const BY_HAND = [named, source, database, size, instances, health, ports, storage, schedule, build, jobSource];
+const BY_HAND = [named, source, database, size, instances, health, ports, storage, schedule, build, jobSource, moduleSource, moduleInputs, moduleProgram, moduleState];
 
 /** Makes the parts of a section, in the order of its fields. `schema`: of what can be changed. */
 export function partsOf({ document, schema, service, path }, names) {

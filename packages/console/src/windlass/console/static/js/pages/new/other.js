@@ -9,21 +9,20 @@ import { words } from "../../words.js";
 
 const text = words.newService;
 
-export const begin = async (state) => draw(state, { kind: state.kind, values: {}, module: null });
+export const begin = async (state) => draw(state, { kind: state.kind });
 
 const operationOf = (state, kind) => state.document.at("POST", `/environment/x/${kind}`);
 
 function draw(state, content) {
   const schema = state.document.body(operationOf(state, content.kind));
-  const asksInputs = Boolean(schema.properties.terraform_variables_source);
-  const first = [...(schema.required || []), ...(asksInputs ? ["terraform_variables_source"] : []), "description"].filter((name, index, all) => all.indexOf(name) === index);
+  const first = [...(schema.required || []), "description"].filter((name, index, all) => all.indexOf(name) === index);
   const rest = Object.keys(schema.properties).filter((name) => !first.includes(name) && name !== "icon_uri");
-  const form = { first: schemaForm(state.document, schema, { only: first, values: { name: state.suggested, ...content.values } }), rest: schemaForm(state.document, schema, { only: rest, values: content.values }) };
+  const form = { first: schemaForm(state.document, schema, { only: first, values: { name: state.suggested } }), rest: schemaForm(state.document, schema, { only: rest }) };
   form.node = h("div", {}, form.first.node, h("details", {}, h("summary", {}, text.further), form.rest.node));
-  return Object.assign(content, { form, asksInputs });
+  return Object.assign(content, { form });
 }
 
-export const isFilledIn = ({ module, form }) => Boolean(module) || [...form.node.querySelectorAll("input, textarea")].some(({ touched }) => touched);
+export const isFilledIn = ({ form }) => [...form.node.querySelectorAll("input, textarea")].some(({ touched }) => touched);
 
 export function render(state, content, place) {
   const path = `/environment/${state.environment}/${content.kind}`;
@@ -31,9 +30,7 @@ export function render(state, content, place) {
     aboutKind(content.kind, operationOf(state, content.kind)),
     own(noticeOf(state, content)),
     own(content.form.node),
-    content.module?.about(),
     h("div", { class: "actions" },
-      content.asksInputs && button(words.module.look, () => lookAtModule(state, content, place), { icon: "search", needs: ["POST", `${state.base}/parseTerraformVariablesFromGitRepo`] }),
       button(text.createOnly, () => create(content, place, path, false), { needs: ["POST", path] }),
       button(text.create, () => create(content, place, path, true), { main: true, icon: "rocket", needs: [["POST", path], ["POST", `/${content.kind}/x/deploy`]] })));
 }
@@ -54,21 +51,7 @@ function aboutKind(kind, { description = "" }) {
   return about && h("p", { class: "muted" }, about);
 }
 
-// Fills the form in with the variables that the module needs.
-async function lookAtModule(state, content, place) {
-  const { about, readInputs, rowsOf } = await import("../module_inputs.js");
-  const filled = { ...content.form.rest.read(), ...content.form.first.read() };
-  const found = await readInputs(state.base, filled.terraform_files_source?.git_repository || {});
-  const source = filled.terraform_variables_source || {};
-  const known = source.tf_vars || [];
-  const missing = rowsOf(found).filter(({ key }) => !known.some((row) => row.key === key));
-  content.values = { ...filled, terraform_variables_source: { ...source, tf_vars: [...known, ...missing] } };
-  draw(state, Object.assign(content, { module: { about: () => about(found) } }));
-  place.update();
-}
-
-async function create({ form, module, kind }, place, path, thenDeploy) {
-  const rest = module ? form.rest.read() : form.rest.changes(); // What was filled in before the look is no change of the form made then.
-  const { id } = await api.post(path, { ...rest, ...form.first.read() });
+async function create({ form, kind }, place, path, thenDeploy) {
+  const { id } = await api.post(path, { ...form.rest.changes(), ...form.first.read() });
   return finish(place, `/${kind}/${id}`, { thenDeploy });
 }

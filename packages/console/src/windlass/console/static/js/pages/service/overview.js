@@ -136,7 +136,7 @@ function isShownHere(document, path, list) {
 const isSmall = (document, list) => Object.keys(document.row(list).properties || {}).length <= 5;
 
 function smallList({ document }, list, rows) {
-  const names = Object.keys(document.row(list).properties);
+  const names = Object.keys(document.row(list).properties).filter((name) => rows.some((row) => row[name] !== false)); // What is true of none is not said.
   const value = (row, name) => (name === "value" && row[name] ? h("code", { class: "value" }, String(row[name])) : shown(row[name], {}));
   return rows.length ? table(names.map((name) => ({ title: title(name), cell: (row) => value(row, name) })), rows, { key: (row) => row[names[0]], label: document.titleOf(list) }) : h("p", { class: "muted" }, words.nothingYet);
 }
@@ -144,7 +144,7 @@ function smallList({ document }, list, rows) {
 function records(state, place, list) {
   const { content, document, path } = state;
   const name = familyOf(list);
-  if (content.rows[name]) return panel(title(name), smallList(state, list, content.rows[name]));
+  if (content.rows[name]) return panel(document.titleOf(list), smallList(state, list, content.rows[name]));
   const rows = content.read?.[name];
   const read = async () => {
     content.read = { ...content.read, [name]: rows ? undefined : await api.all(`${path}/${name}`) };

@@ -9,6 +9,7 @@ import { button, confirm, copyButton, empty, facts, panel, say, table } from "..
 import { deploy, deploymentLink } from "../../services.js";
 import { badge, isBusy } from "../../states.js";
 import { words } from "../../words.js";
+import { modules } from "../../words_of_modules.js";
 
 const text = words.plan;
 
@@ -92,14 +93,15 @@ function lock({ content, path, deployments }, place) {
 
 function versions(state, place) {
   const rows = state.content.versions;
-  if (!rows.length) return panel(text.versions, h("p", { class: "muted" }, text.noVersions));
+  const move = h("div", { class: "actions" }, button(modules.move, () => moveState(state, place), { small: true, disabled: Boolean(underWay(state)), needs: ["POST", `${state.path}/deploy`] }));
+  if (!rows.length) return panel(text.versions, h("p", { class: "muted" }, text.noVersions), move);
   const restore = (row) => (row.is_current ? h("span", { class: "tag" }, text.current) : button(text.restore, () => restoreState(state, place, row), { small: true, needs: ["POST", `${state.path}/restoreState`] }));
   return panel(text.versions, table([
     { title: words.columns.version, cell: (row) => [`${row.number}`, row.restored_from && h("span", { class: "muted" }, ` ${text.restoredFrom(row.restored_from)}`)] },
     { title: words.columns.when, cell: (row) => ago(row.created_at) },
     { title: text.size, kind: "number", cell: (row) => bytes(row.bytes) },
     { title: "", kind: "number", cell: restore },
-  ], rows, { key: (row) => row.number, label: text.versions }));
+  ], rows, { key: (row) => row.number, label: text.versions }), move);
 }
 
 // The page stays: the plan appears here when it is made.
@@ -118,6 +120,10 @@ async function applyIt({ path, service }, place, plan) {
 
 async function unlock(path, place) {
   if (await confirm(text.unlock, text.unlockWill, { action: text.unlock, danger: true })) await deploy(place, path, { action: "FORCE_UNLOCK" });
+}
+
+async function moveState({ path }, place) {
+  if (await confirm(modules.move, modules.moveWill, { action: modules.move })) await deploy(place, path, { action: "MIGRATE_STATE" });
 }
 
 async function restoreState({ path, content }, place, { number }) {

@@ -17,7 +17,7 @@ import { words } from "../../words.js";
 
 const text = words.settings;
 const SILENT = ["icon_uri", "mode"]; // The console sets the one; of the other, both values do the same.
-const AT_ONCE = ["name", "description", "auto_deploy", "watch_paths"];
+const AT_ONCE = ["name", "description", "auto_deploy", "auto_deploy_config", "watch_paths"];
 
 export async function load(state, place) {
   const { service, tag } = state; // as they are edited: `state` follows the server
@@ -122,7 +122,7 @@ function showBar(state, place) {
     h("div", { class: "actions" },
       names.length > 0 && button(text.discard, () => discard(state, place), { plain: true }),
       button(words.save, () => save(state, place, false), { main: names.length > 0 && isNow, needs: ["PATCH", path] }),
-      button(text.saveAndDeploy, () => save(state, place, true), { main: !isNow, icon: "rocket", needs: [["PATCH", path], ["POST", `${path}/deploy`]] })));
+      button(plans(state) ? text.saveAndPlan : text.saveAndDeploy, () => save(state, place, true), { main: !isNow, icon: "rocket", needs: [["PATCH", path], ["POST", `${path}/deploy`]] })));
 }
 
 // A setting is called as its field is.
@@ -140,7 +140,7 @@ async function save(state, place, thenDeploy) {
   const { content, path } = state;
   const changes = changesOf(content), pending = pendingOf(content);
   const has = (some) => Object.keys(some).length > 0;
-  if (!has(changes) && !has(pending)) return thenDeploy ? deploy(place, path) : say(text.nothingChanged);
+  if (!has(changes) && !has(pending)) return thenDeploy ? begin(state, place) : say(text.nothingChanged);
   try {
     if (has(pending)) {
       await content.advanced.save(content.tag);
@@ -158,9 +158,19 @@ async function save(state, place, thenDeploy) {
   }
   state.service = content.service;
   Object.assign(content, { ...partsIn(state), shownBar: null });
-  if (thenDeploy) return deploy(place, path);
+  if (thenDeploy) return begin(state, place);
   say(text.saved);
   place.update();
+}
+
+// A service that can plan shows first what would be done: changed settings may destroy something.
+const plans = ({ has }) => has("plan");
+
+async function begin(state, place) {
+  const { path } = state;
+  if (!plans(state)) return deploy(place, path);
+  await api.post(`${path}/deploy`, { action: "PLAN" });
+  return place.go(`${path}/plan`);
 }
 
 // The section with a field, such as `ports` or the key of an advanced setting.
