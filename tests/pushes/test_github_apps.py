@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -22,7 +24,9 @@ APP, INSTALLATION = "1234567", "45678901"
 
 
 def pem(key: Any) -> str:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()).decode()
+    return cast(
+        bytes, key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    ).decode()
 
 
 KEY = pem(rsa.generate_private_key(65537, 2048))
@@ -89,7 +93,7 @@ async def test_an_app_lists_repositories_and_sets_up_webhooks_with_one_token(mon
         assert (made.status, made["status"]) == (200, "ACTIVE")
         assert {source.token for source in world.git.fetched} == {"ghs_1"}
         assert server.given == 1
-        monkeypatch.setattr(github_app.time, "monotonic", lambda: 10**9)
+        monkeypatch.setattr(github_app, "time", SimpleNamespace(monotonic=lambda: 10**9, time=time.time))
         await repositories(world, token)
         assert server.given == 2, "a token is renewed before it ends"
 
