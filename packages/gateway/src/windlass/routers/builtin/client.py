@@ -161,7 +161,9 @@ class ClientConnection(SendingClient):
         if rules.compresses and is_passed and not (self.head_only or self._fields.old):
             is_wanted = preferences_of(self._fields.raw).gzip
             shared = self._shared
-            compression = AnswerCompression(shared.bounds, shared.compressors, give_back, is_wanted=is_wanted)
+            compression = AnswerCompression(
+                shared.bounds, shared.compressors, give_back, self.yield_turn, is_wanted=is_wanted
+            )
 
         def cookie() -> bytes:
             """Returns the header line that names the instance, unless the client knows it."""

@@ -54,6 +54,7 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
         "_since",
         "_upstream",
         "_waits_for_turn",
+        "_yields",
         "network",
         "times",
         "transport",
@@ -81,6 +82,8 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
         """Whether reading from the client is paused."""
         self._waits_for_turn = False
         """Whether received body bytes wait for a later turn of the event loop."""
+        self._yields = False
+        """Whether the next piece of the answer waits for a later turn of the event loop."""
         self._served = False
         """Whether the client has received an answer. Its idle limit is then longer than before its first
         request."""
@@ -196,9 +199,23 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
         self._blocked = False
         self._shared.connections.sent(self)
         if self._upstream is not None:
-            self._upstream.resume()
+            if not self._yields:
+                self._upstream.resume()
         elif self._phase is not BUSY:
             self._advance()
+
+    def yield_turn(self) -> None:
+        """Takes no more of the answer until other clients had a turn."""
+        if self._upstream is not None:
+            self._upstream.pause()
+            if not self._yields:
+                self._yields = True
+                self._shared.connections.turns.wait(self._end_yield)
+
+    def _end_yield(self) -> None:
+        self._yields = False
+        if self._upstream is not None and not self._blocked:
+            self._upstream.resume()
 
     def choose_reading(self) -> None:
         """Pauses reading while further bytes cannot be processed, and resumes it afterwards."""

@@ -4,10 +4,14 @@ Only texts of more than a kibibyte are compressed, and no stream of events. A bo
 is compressed in one piece. Otherwise `CompressedBody` takes the place of the client's transport: it removes
 the framing of the instance, and sends chunks. Nothing is held back, so that an answer in pieces arrives in
 pieces.
+
+To compress a text takes a hundred times as long as to pass it on. So clients take turns with the pieces of
+their answers, and answers are sent as they are once others of the same turn of the event loop are compressed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import zlib
 from collections.abc import Callable
@@ -21,6 +25,9 @@ MAX_UNCOMPRESSED_BYTES: Final = 1024
 """Size of the largest body that is not compressed, since compression would not pay."""
 MAX_CONCURRENT_COMPRESSIONS: Final = 500
 """Number of answers that a router compresses piece by piece at the same time. Each needs 128 KiB."""
+MAX_BYTES_AT_ONCE: Final = 256 * 1024
+"""Number of bytes of beginning answers after which further ones are not compressed in a turn of the event
+loop. To compress them takes about 5 milliseconds."""
 _LEVEL, _WINDOW, _MEMORY = 4, 16 + 14, 7
 _COMPRESSIBLE_TYPE_PATTERN: Final = re.compile(
     rb"(?!text/event-stream)(?:text/|application/(?:json|javascript|xml|x-ndjson|graphql)\b"
@@ -40,22 +47,52 @@ _UNKNOWN_LENGTH: Final = -1
 class Compressors:
     """The answers that a router compresses piece by piece."""
 
-    __slots__ = ("count",)
+    __slots__ = ("_left", "count")
 
     def __init__(self) -> None:
         self.count = 0
+        self._left = MAX_BYTES_AT_ONCE
+
+    def take(self, size: int) -> bool:
+        """Returns whether the beginning of an answer may be compressed in this turn of the event loop."""
+        if self._left <= 0:
+            return False
+        if self._left == MAX_BYTES_AT_ONCE and size:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._left -= size
+        return True
+
+    def _begin_turn(self) -> None:
+        self._left = MAX_BYTES_AT_ONCE
 
 
 class CompressedBody:
     """Wraps a client's transport until the end of an answer."""
 
-    __slots__ = ("_chunks", "_compressor", "_done", "_is_running", "_left", "_running", "_transport")
+    __slots__ = (
+        "_chunks",
+        "_compressor",
+        "_done",
+        "_is_running",
+        "_left",
+        "_running",
+        "_transport",
+        "_yield",
+    )
 
     def __init__(
-        self, transport: Any, bounds: Bounds, length: int, done: Callable[[Any], None], running: Compressors
+        self,
+        transport: Any,
+        bounds: Bounds,
+        length: int,
+        done: Callable[[Any], None],
+        running: Compressors,
+        yield_turn: Callable[[], None],
     ) -> None:
-        """`length`: the length of the body; -1 if it is sent in chunks. `done` gives the transport back."""
+        """`length`: the length of the body; -1 if it is sent in chunks. `done` gives the transport back.
+        `yield_turn` lets other clients run before the next piece comes."""
         self._transport, self._done, self._running = transport, done, running
+        self._yield = yield_turn
         self._compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
         self._chunks = Chunks(bounds, plain=True) if length == _UNKNOWN_LENGTH else None
         self._left = length
@@ -63,7 +100,10 @@ class CompressedBody:
         running.count += 1
 
     def write(self, data: bytes) -> None:
-        self._transport.write(self.pack(data))
+        packed = self.pack(data)
+        if self._is_running:
+            self._yield()
+        self._transport.write(packed)
 
     def pack(self, data: bytes) -> bytes:
         """Returns the chunks for a part of the body."""
@@ -96,13 +136,21 @@ class CompressedBody:
 class AnswerCompression:
     """The compression of the answer to one request."""
 
-    __slots__ = ("_bounds", "_done", "_is_wanted", "_running")
+    __slots__ = ("_bounds", "_done", "_is_wanted", "_running", "_yield")
 
     def __init__(
-        self, bounds: Bounds, running: Compressors, done: Callable[[Any], None], *, is_wanted: bool
+        self,
+        bounds: Bounds,
+        running: Compressors,
+        done: Callable[[Any], None],
+        yield_turn: Callable[[], None],
+        *,
+        is_wanted: bool,
     ) -> None:
-        """`done` sets the client's transport. `is_wanted`: whether the client takes gzip."""
+        """`done` sets the client's transport. `yield_turn`: see `CompressedBody`. `is_wanted`: whether the
+        client takes gzip."""
         self._bounds, self._running, self._done, self._is_wanted = bounds, running, done, is_wanted
+        self._yield = yield_turn
 
     def packed(self, data: bytes, transport: Any) -> bytes:
         """Returns the beginning of an answer as it is sent to the client."""
@@ -114,9 +162,8 @@ class AnswerCompression:
         is_chunked = b"transfer-encoding" in fields
         if length <= MAX_UNCOMPRESSED_BYTES and not is_chunked:
             return data
-        if not self._is_wanted or (
-            len(body) != length and self._running.count >= MAX_CONCURRENT_COMPRESSIONS
-        ):
+        is_possible = len(body) == length or self._running.count < MAX_CONCURRENT_COMPRESSIONS
+        if not (self._is_wanted and is_possible and self._running.take(len(body))):
             return head + b"\r\nVary: Accept-Encoding" + end + body
         first, _, lines = head.partition(b"\r\n")
         head = first + without_fields(b"\r\n" + lines, _REMOVED_FIELDS)
@@ -126,9 +173,8 @@ class AnswerCompression:
         if len(body) == length:
             whole = zlib.compress(body, _LEVEL, 16 + zlib.MAX_WBITS)
             return head + b"\r\nContent-Length: %d" % len(whole) + end + whole
-        sink = CompressedBody(
-            transport, self._bounds, _UNKNOWN_LENGTH if is_chunked else length, self._done, self._running
-        )
+        left = _UNKNOWN_LENGTH if is_chunked else length
+        sink = CompressedBody(transport, self._bounds, left, self._done, self._running, self._yield)
         self._done(sink)
         return head + b"\r\nTransfer-Encoding: chunked" + end + (sink.pack(body) if body else b"")
 
