@@ -55,11 +55,22 @@ class Windlass:
         assert status < 300, f"{method} {path}: {status} {text}"
         return json.loads(text) if text else None
 
+    async def file(self, path: str) -> bytes:
+        """Returns the answer to a request for a file, which must succeed."""
+        return await asyncio.to_thread(self._file, path)
+
     async def say(self, *words: str) -> Said:
         """A command line."""
         said = await asyncio.to_thread(partial(say, *words, url=self.url))
         assert said.code == 0, said
         return said
+
+    def _file(self, path: str) -> bytes:
+        with contextlib.closing(_connection(self.url)) as connection:
+            connection.request("GET", path, headers={"Authorization": f"Token {ADMIN}"})
+            answer = connection.getresponse()
+            assert answer.status == 200, path
+            return answer.read()
 
     def _called(self, method: str, path: str, body: Mapping[str, Any] | None) -> Page:
         headers = {"Authorization": f"Token {ADMIN}", "Content-Type": "application/json"}

@@ -1,7 +1,8 @@
-"""A service and an environment are copied from their menus."""
+"""A service and an environment are copied, and an environment is exported, from their menus."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 
 import pytest
@@ -25,6 +26,17 @@ def test_a_service_and_its_environment_are_copied(
     copy(page)
     expect(page.get_by_role("heading", name="production-copy", level=1)).to_be_visible()
     expect(page.locator("tbody tr")).to_have_count(2)
+
+
+def test_an_environment_is_saved_as_terraform_files(server: Server, new_page: Callable[..., Page]) -> None:
+    environment = server.environment(project="Saved")
+    page = new_page(f"/environment/{environment}")
+    page.locator("summary.icon-only").first.click()
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Export as Terraform").click()
+    assert saved.value.suggested_filename == "production-terraform.zip"
+    with zipfile.ZipFile(saved.value.path()) as archive:
+        assert "environment.tf" in archive.namelist()
 
 
 def copy(page: Page) -> None:

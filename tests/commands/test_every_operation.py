@@ -88,10 +88,12 @@ def test_every_operation_has_exactly_one_command_and_nested_lists_an_alias(opera
 
 
 @operations()
-def test_each_command_sends_the_method_and_path_of_its_operation(operation, server):
+def test_each_command_sends_the_method_and_path_of_its_operation(operation, server, tmp_path):
     for deed, way in ways(operation):
         server.heard.clear()
-        said = say(*words(deed, way), *(["--yes"] if operation.method == "DELETE" else []), url=server.url)
+        yes = ["--yes"] if operation.method == "DELETE" else []
+        output = ["--output", str(tmp_path / "file")] if operation.media_type else []
+        said = say(*words(deed, way), *yes, *output, url=server.url)
         assert said.code == 0, said
         assert [(one.method, one.path) for one in server.heard] == [
             (operation.method, operation.path.format_map(IDS))

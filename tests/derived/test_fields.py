@@ -222,6 +222,7 @@ NOT_THESE = {
     "below": ("x" * 65,),
     **dict.fromkeys(("name", "creatorName"), ("x" * 8193,)),
     "is_secret": ("", "maybe", "2"),
+    "exportSecrets": ("", "maybe", "2", "true"),
     **dict.fromkeys(("scope", "service_type"), ("", "7", "project")),
     **dict.fromkeys(("parent_id", "service_id", "deployment_id", "deploymentRequestId"), ("", "7", "x" * 36)),
     "force_terraform_action": ("", "DESTROY", "skip_destroy"),

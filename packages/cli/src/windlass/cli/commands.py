@@ -28,6 +28,7 @@ from windlass.cli.overviews import (
     show_environment,
     with_status,
 )
+from windlass.cli.saved_files import save_file
 from windlass.cli.show import note_next, note_shown_once, show, show_event
 from windlass.cli.suggestions import no_such_option
 from windlass.cli.waiting import print_follow_hint, wait_for_run
@@ -155,6 +156,8 @@ def _run_command(derived: DerivedCommand, options: CommandOptions, **arguments: 
         reply = invocation.send(path)
         if reply.going_on is not None:
             return _stream_output(invocation, path, reply, as_json=as_json)
+        if operation.media_type:
+            return save_file(reply, arguments["output"])
         answer = reply.json
     if not as_json and operation.answer and issubclass(operation.answer, EnvironmentStatuses):
         return show_environment(api, invocation.subject(), answer["environment"]["state"])

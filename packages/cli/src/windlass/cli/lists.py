@@ -8,7 +8,7 @@ import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import click
 import msgspec
@@ -28,6 +28,7 @@ from windlass.cli.formatting import (
 from windlass.core.declare.audit_query import OrganizationEvent
 from windlass.core.declare.fields import WITHOUT_EFFECT
 from windlass.core.declare.registry import Operation
+from windlass.core.declare.structs import has_annotation
 from windlass.core.declare.traits import Deployment, Status
 from windlass.terminal.tables import COLUMN_GAP, plain, room, table, wrap_indented
 
@@ -301,14 +302,7 @@ def _find_field(answer: type[Struct] | None, name: str) -> msgspec.structs.Field
 
 
 def _has_no_effect(field: msgspec.structs.FieldInfo | None) -> bool:
-    return field is not None and _has_annotation(field.type, WITHOUT_EFFECT)
-
-
-def _has_annotation(annotation: Any, meta: msgspec.Meta) -> bool:
-    """Returns whether a type or a part of it has this annotation."""
-    return meta in getattr(annotation, "__metadata__", ()) or any(
-        _has_annotation(part, meta) for part in get_args(annotation)
-    )
+    return field is not None and has_annotation(field.type, WITHOUT_EFFECT)
 
 
 def _is_flat(value: Any) -> bool:

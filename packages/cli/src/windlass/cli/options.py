@@ -232,6 +232,13 @@ def _wait_options(command: DerivedCommand) -> Iterator[Option]:
             help="Only if this is still its version; otherwise the exit code is 1.",
             section=_CALL,
         )
+    if command.operation.media_type:
+        yield Option(
+            ["output", "--output"],
+            metavar="FILE",
+            help="Where to save it; - is the standard output. Without it, a file here with its own name.",
+            section=_CALL,
+        )
     if command.operation.method == "DELETE":
         yield Option(["yes", "-y", "--yes"], is_flag=True, help="Delete without asking.", section=_CALL)
 

@@ -17,6 +17,17 @@ from windlass.core.declare.build_shapes import (
     WatchedPath,
 )
 from windlass.core.declare.executions import has_one_off_runs, runs_commands
+from windlass.core.declare.exported import (
+    ALL_VARIABLES,
+    DOMAINS,
+    PROGRAM,
+    REPOSITORY,
+    RESTRICTIONS,
+    SETTINGS,
+    Attribute,
+    ExportedResource,
+    same,
+)
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Icon,
@@ -247,6 +258,15 @@ application = Family(
         has_advanced_settings(OF_APPLICATIONS),
     ),
     about="cpu is in millicores, memory in MB, storage in GB.",
+    exported=ExportedResource(
+        "qovery_application",
+        (
+            *PROGRAM,
+            Attribute("git_repository", parts=REPOSITORY, is_required=True),
+            *same("build_mode dockerfile_path docker_target_build_stage"),
+        ),
+        lists=ALL_VARIABLES | {DOMAINS, RESTRICTIONS, SETTINGS},
+    ),
 )
 
 defaults = default_advanced_settings(OF_APPLICATIONS, "Applications")

@@ -7,6 +7,15 @@ from msgspec import Meta
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
 from windlass.core.declare.executions import has_one_off_runs, runs_commands
+from windlass.core.declare.exported import (
+    ALL_VARIABLES,
+    DOMAINS,
+    PROGRAM,
+    SETTINGS,
+    Attribute,
+    ExportedResource,
+    same,
+)
 from windlass.core.declare.fields import (
     Icon,
     Id,
@@ -34,7 +43,7 @@ from windlass.core.declare.traits import (
 )
 from windlass.core.settings.operations import default_advanced_settings, has_advanced_settings
 from windlass.core.settings.service_settings import OF_CONTAINERS
-from windlass.engines.image_names import NOT_ITS_OWN, is_ours, names_an_id
+from windlass.engines.image_names import NOT_ITS_OWN, is_ours, names_an_id, public_registry_id
 from windlass.families.container_registry import Kind
 from windlass.families.environment import environment
 from windlass.families.organization import organization
@@ -164,8 +173,15 @@ def check_image_name(field: str, name: str) -> None:
         raise clash(field, "must be the name of an image, and not the id that one has on an engine")
 
 
+def own_registry(image_name: str, registry_id: Maybe[str]) -> Maybe[str]:
+    """Returns the registry of the organization that an image uses. Existing clients send back the id of a
+    public registry that they have read, which stands for none."""
+    return absent if registry_id == public_registry_id(image_name) else registry_id
+
+
 def normalise(spec: Container) -> None:
     check_image_name("image_name", spec.image_name)
+    spec.registry_id = own_registry(spec.image_name, spec.registry_id)
     spec.ports = spec.ports or []
     normalise_program(spec)
 
@@ -203,6 +219,15 @@ container = Family(
         ),
     ),
     about="cpu is in millicores, memory in MB, storage in GB. 400 if the cluster runs no images.",
+    exported=ExportedResource(
+        "qovery_container",
+        (
+            *PROGRAM,
+            *same("image_name tag"),
+            Attribute("registry_id", refers="container registry", otherwise="registry.id"),
+        ),
+        lists=ALL_VARIABLES | {DOMAINS, SETTINGS},
+    ),
 )
 
 auto_deploy = Actions(

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from windlass.core.declare.executions import runs_commands
+from windlass.core.declare.exported import GROUPS, ExportedResource, same
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Description,
@@ -112,4 +113,11 @@ database = Family(
     traits=(deployable(), has_deployments, can_be_cloned, has_links, has_logs, runs_commands),
     actions=about_databases,
     about="cpu is in millicores, memory in MB, storage in GB. Both modes run on the environment's cluster.",
+    exported=ExportedResource(
+        "qovery_database",
+        (
+            *same("name icon_uri type version mode accessibility cpu memory storage instance_type"),
+            *GROUPS,
+        ),
+    ),
 )

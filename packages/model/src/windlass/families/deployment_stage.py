@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from msgspec import UNSET, Meta, UnsetType
 
 from windlass.core.declare.actions import Itself, get, put
+from windlass.core.declare.exported import ExportedResource, same
 from windlass.core.declare.fields import Description, Id, Name, Timestamp, example, id_of_subject
 from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import Family, Owner, Shown, Spec
@@ -97,6 +98,7 @@ deployment_stage = Family(
             paged=False,
         ),
     ),
+    exported=ExportedResource("qovery_deployment_stage", same("name description")),
     about="It comes last in the order. An environment begins with a stage for databases, one for jobs and "
     "one for applications; new services are placed in the stage of their kind.",
 )

@@ -3,11 +3,12 @@
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Itself, get, post
 from windlass.core.declare.deployment_rules import DeploymentRule
+from windlass.core.declare.exported import ALL_VARIABLES, Attribute, ExportedResource, same
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Id,
@@ -15,6 +16,7 @@ from windlass.core.declare.fields import (
     Name,
     Timestamp,
     absent,
+    always_refused,
     example,
     fixed,
     id_of_subject,
@@ -203,6 +205,15 @@ to_deploy = ServiceLists(ChosenToDeploy, _chosen_to_deploy)
 chosen = ServiceLists(ChosenServices, _chosen_ids)
 
 
+class TerraformExportQuery(Spec):
+    """The query of an export."""
+
+    export_secrets: Annotated[
+        bool,
+        always_refused("values of secrets are never answered; the files have a variable for each secret"),
+    ] = field(name="exportSecrets", default=False)
+
+
 class JobsToClean(Spec):
     job_ids: Annotated[
         list[Annotated[Id, takes_names("job")]],
@@ -239,6 +250,11 @@ _CLONE: Final = (
     "Copies the environment with all its services, their settings, variables and secrets: all or nothing. "
     "Data is not copied, and nothing is deployed. Aliases and overrides refer to the copies; those of "
     "variables that the copy does not see, because it is in another project, are left out."
+)
+_EXPORT: Final = (
+    "A ZIP archive with the configuration of the project, the environment, its stages and its services, for "
+    "the Terraform provider of the full interface. It has what the caller may read. Values of secrets are "
+    "not in it: each is an input variable."
 )
 _FOLLOW: Final = (
     "A stream of server-sent events: first all present statuses, then after each change the environment "
@@ -302,6 +318,16 @@ ENVIRONMENT_ACTIONS = (
         "Cancel deployments that wait or are under way",
         "409 if there is nothing to cancel.",
         body=CancelRequest,
+    ),
+    get(
+        "terraformExport",
+        None,
+        "Export it as Terraform files",
+        _EXPORT,
+        id="exportEnvironmentAsTerraform",
+        query=TerraformExportQuery,
+        media_type="application/octet-stream",
+        also=(409,),
     ),
     get("status", EnvironmentStatus, "Read the status of all services together"),
     get("statuses", EnvironmentStatuses, "Read the status of each service"),
@@ -386,4 +412,10 @@ environment = Family(
     traits=(has_variables, holds_services),
     actions=ENVIRONMENT_ACTIONS,
     about="Without `cluster_id` it runs on the organization's first cluster.",
+    exported=ExportedResource(
+        "qovery_environment",
+        (*same("name mode"), Attribute("cluster_id", refers="cluster")),
+        repeated=frozenset({"cluster"}),
+        lists=ALL_VARIABLES,
+    ),
 )

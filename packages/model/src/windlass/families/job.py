@@ -6,6 +6,18 @@ from msgspec import UNSET, Meta, field
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
+from windlass.core.declare.exported import (
+    ALL_VARIABLES,
+    GROUPS,
+    HEALTHCHECKS,
+    REPOSITORY,
+    RESTRICTIONS,
+    SETTINGS,
+    WHOLE,
+    Attribute,
+    ExportedResource,
+    same,
+)
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     ChangedSettings,
@@ -65,6 +77,7 @@ from windlass.families.container import (
     Tag,
     TagToDeploy,
     check_image_name,
+    own_registry,
 )
 from windlass.families.environment import environment
 from windlass.families.organization import organization
@@ -287,6 +300,7 @@ def _normalise_source(source: JobSource) -> None:
         if not image.tag:
             raise clash("source.image.tag", "is required: a tag, such as 1.4.2")
         check_image_name("source.image.image_name", image.image_name)
+        image.registry_id = own_registry(image.image_name, image.registry_id)
     if docker := source.docker:
         if not docker.git_repository:
             raise clash(
@@ -300,6 +314,34 @@ def _normalise_source(source: JobSource) -> None:
 _RUN: Final = (
     "Runs the version that is deployed, with other arguments if some are named. It changes nothing of the "
     "schedule. 409 while a run of the job is under way, and before it was deployed."
+)
+_COMMAND: Final = same("entrypoint arguments")
+_SCHEDULE: Final = Attribute(
+    "schedule",
+    parts=(
+        Attribute("on_start", parts=_COMMAND),
+        Attribute("on_stop", parts=_COMMAND),
+        Attribute("on_delete", parts=_COMMAND),
+        Attribute(
+            "cronjob",
+            parts=(Attribute("schedule", "scheduled_at"), Attribute("command", WHOLE, _COMMAND)),
+        ),
+        Attribute("lifecycle_type"),
+    ),
+)
+_REGISTRY: Final = Attribute("registry_id", refers="container registry", otherwise="source.image.registry.id")
+_SOURCE: Final = Attribute(
+    "source",
+    parts=(
+        Attribute("image", parts=(_REGISTRY, Attribute("name", "image_name"), Attribute("tag"))),
+        Attribute(
+            "docker",
+            parts=(
+                Attribute("git_repository", parts=REPOSITORY),
+                *same("dockerfile_path dockerfile_raw docker_target_build_stage"),
+            ),
+        ),
+    ),
 )
 job = Family(
     "job",
@@ -329,6 +371,20 @@ job = Family(
         ),
     ),
     about="A job of a timetable has `schedule.cronjob`, one of events `on_start`, `on_stop` or `on_delete`.",
+    exported=ExportedResource(
+        "qovery_job",
+        (
+            *same(
+                "name icon_uri cpu memory max_nb_restart max_duration_seconds port auto_preview auto_deploy"
+            ),
+            Attribute("ephemeral_storage", "ephemeral_storage_in_gib"),
+            HEALTHCHECKS,
+            _SCHEDULE,
+            _SOURCE,
+            *GROUPS,
+        ),
+        lists=ALL_VARIABLES | {RESTRICTIONS, SETTINGS},
+    ),
 )
 
 deploy_jobs = Actions(

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from windlass.core.declare.exported import OF_PROJECTS, ExportedResource, same
 from windlass.core.declare.fields import Description, Name, counts, example
 from windlass.core.declare.resource import Family, Owner, Shown, Spec
 from windlass.core.declare.traits import has_variables, holds_services
@@ -25,4 +26,5 @@ project = Family(
     shown=ProjectShown,
     created=200,
     traits=(has_variables, holds_services),
+    exported=ExportedResource("qovery_project", same("name description"), lists=OF_PROJECTS),
 )

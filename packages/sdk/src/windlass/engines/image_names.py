@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterable
 from typing import Final
 
@@ -63,6 +64,7 @@ WINDLASS_PREFIX: Final = "windlass/"
 NOT_ITS_OWN: Final = "images that Windlass built are for their own service alone"
 """Error message for a service that uses such an image."""
 DOCKER_HUB: Final = "docker.io"
+_PUBLIC_REGISTRIES: Final = uuid.UUID("7c2f0a54-1d5e-4a3c-9b1e-50c6f3a9e2d7")
 DIGEST: Final = "sha256:[0-9a-f]{64}"
 """Regular expression for an image digest."""
 _ALGORITHMS: Final = frozenset({"sha256", "sha384", "sha512"})
@@ -95,6 +97,12 @@ def registry_host(name: str) -> str:
     first, slash, _ = name.partition("/")
     is_host = bool(slash) and ("." in first or ":" in first or first == "localhost" or first != first.lower())
     return first if is_host and not _HUB_HOSTS_PATTERN.match(name) else DOCKER_HUB
+
+
+def public_registry_id(image_name: str) -> str:
+    """Returns the id by which clients know the public registry of an image that uses no registry of the
+    organization. Every existing client expects a registry."""
+    return str(uuid.uuid5(_PUBLIC_REGISTRIES, registry_host(image_name)))
 
 
 def with_registry(name: str) -> str:

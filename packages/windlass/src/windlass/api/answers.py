@@ -64,8 +64,10 @@ def check_length(reply: Reply) -> None:
 
 
 def answer_of(operation: Operation, reply: Reply) -> HttpAnswer:
-    headers = ((b"etag", b'"' + reply.tag.encode() + b'"'),) if reply.tag else ()
-    return HttpAnswer(reply.status or operation.status, reply.body, headers)
+    headers: tuple[Header, ...] = ((b"etag", b'"' + reply.tag.encode() + b'"'),) if reply.tag else ()
+    headers += tuple((name.encode(), value.encode()) for name, value in (reply.headers or {}).items())
+    content_type = (b"content-type", operation.media_type.encode()) if operation.media_type else _JSON_TYPE
+    return HttpAnswer(reply.status or operation.status, reply.body, headers, content_type)
 
 
 def failure_answer(failure: Failure) -> HttpAnswer:

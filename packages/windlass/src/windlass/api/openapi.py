@@ -236,6 +236,8 @@ class _Document:
 
     def _success(self, operation: Operation) -> Schema:
         answer = _empty(operation, operation.status)
+        if operation.media_type:
+            return answer | {"content": {operation.media_type: {"schema": _STRING | {"format": "binary"}}}}
         if operation.answer is None:
             return answer
         schema = self._schemas.answer(operation)

@@ -56,6 +56,8 @@ class Action(Struct, frozen=True, kw_only=True):
     """Returns whether the list has no paging at all, like the list of regions."""
     is_array: bool = False
     """Returns whether the response is the array itself instead of an object with `results`."""
+    media_type: str = ""
+    """The media type of a response that is a file; empty for JSON."""
     streams: bool = False
     """Returns whether the response is always a stream of server-sent events, each with an `answer` as data.
     The query decides whether the stream continues with new events."""
@@ -129,6 +131,7 @@ class ActionOptions(TypedDict, total=False):
     paged: bool
     is_unpaged: bool
     is_array: bool
+    media_type: str
     streams: bool
     is_raw: bool
     outside: bool

@@ -70,6 +70,8 @@ class Operation(Struct, frozen=True, kw_only=True, eq=False):
     paged: bool = False
     is_array: bool = False
     """Returns whether the response of a list is the array itself instead of an object with `results`."""
+    media_type: str = ""
+    """The media type of a response that is a file; empty for JSON."""
     streams: bool = False
     """Returns whether the response is always a stream of server-sent events, each with an `answer` as
     data."""
@@ -242,6 +244,7 @@ def of_action(action: Action, base: str, id: str, handler: str, group: str, noun
         listing=action.listing,
         paged=action.listing and action.paged,
         is_array=action.is_array,
+        media_type=action.media_type,
         streams=action.streams,
         is_raw=action.is_raw,
         outside=action.outside,

@@ -17,6 +17,7 @@ from windlass.base.errors import Invalid
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Action as Action
 from windlass.core.declare.actions import Trait as Trait
+from windlass.core.declare.exported import ExportedResource
 from windlass.core.declare.fields import example
 from windlass.core.declare.spec import Base as Base
 from windlass.core.declare.spec import Owner as Owner
@@ -107,6 +108,7 @@ class Family:
         normalise: Callable[[Any], None] = lambda spec: None,
         in_full: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
         audit: AuditWords = AUDIT_WORDS,
+        exported: ExportedResource | None = None,
     ) -> None:
         self.name = name
         """The unique name of the family, used in rows, handlers and commands."""
@@ -139,6 +141,8 @@ class Family:
         self.in_full = in_full
         """Converts a document to the vocabulary of the full interface, if it differs."""
         self.audit = audit
+        self.exported = exported
+        """The resource of the Terraform provider that it is exported as; None if it is not exported."""
 
     def __repr__(self) -> str:
         return f"<Family {self.name}>"

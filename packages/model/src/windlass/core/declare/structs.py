@@ -124,6 +124,13 @@ def extra_of(annotation: Any) -> Mapping[str, Any]:
             return {}
 
 
+def has_annotation(annotation: Any, meta: Meta) -> bool:
+    """Returns whether a type or a part of it has this annotation."""
+    return meta in getattr(annotation, "__metadata__", ()) or any(
+        has_annotation(part, meta) for part in get_args(annotation)
+    )
+
+
 def references_of(spec: type[Struct], prefix: str) -> Iterator[tuple[str, ReferenceField]]:
     for info in fields_of(spec):
         extra, path = extra_of(info.type), prefix + info.encode_name

@@ -6,6 +6,7 @@ from msgspec import Meta, field
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import SubAction, get, post
+from windlass.core.declare.exported import REPOSITORY, SETTINGS, Attribute, ExportedResource, same
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Description,
@@ -117,6 +118,33 @@ _OUTPUT: Final = "Each with the variable by which the services of the environmen
 _PLAN: Final = "Newest first, of the last 20 runs. A deploy with `plan_id` applies exactly that plan."
 _STATE: Final = "Newest first. Only of a state that Windlass keeps (`backend.kubernetes`)."
 
+_VARIABLE: Final = (
+    Attribute("key"),
+    Attribute("value", is_required=True, secret_if="secret"),  # noqa: S106 (the name of a field)
+    Attribute("is_secret", "secret"),
+)
+_EXPORTED: Final = ExportedResource(
+    "qovery_terraform_service",
+    (
+        *same("name description icon_uri"),
+        Attribute("auto_deploy", "auto_deploy_config.auto_deploy"),
+        Attribute("terraform_action", "auto_deploy_config.terraform_action"),
+        Attribute("git_repository", "terraform_files_source.git_repository", REPOSITORY),
+        Attribute("tfvars_files", "terraform_variables_source.tf_var_file_paths", is_required=True),
+        Attribute("variables", "terraform_variables_source.tf_vars", _VARIABLE),
+        Attribute("backend", parts=same("kubernetes user_provided")),
+        Attribute("engine"),
+        Attribute(
+            "engine_version",
+            "provider_version",
+            (Attribute("explicit_version", is_required=True), Attribute("read_from_terraform_block")),
+        ),
+        Attribute("timeout_seconds", "timeout_sec"),
+        Attribute("job_resources", parts=same("cpu_milli ram_mib gpu storage_gib")),
+        *same("use_cluster_credentials action_extra_arguments blueprint_id"),
+    ),
+    lists=frozenset({SETTINGS}),
+)
 OF_TERRAFORM: Final = settings_of_kind("Terraform", rows_of("T"))
 terraform = Family(
     "terraform",
@@ -205,6 +233,7 @@ terraform = Family(
         ),
     ),
     about="400 if this place does not have the program.",
+    exported=_EXPORTED,
 )
 
 defaults = default_advanced_settings(OF_TERRAFORM, "Terraform")

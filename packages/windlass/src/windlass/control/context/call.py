@@ -107,7 +107,7 @@ class Reply(Struct, frozen=True):
     org: str = ""
     """The organization of the stream."""
     headers: Mapping[str, str] | None = None
-    """Additional response headers, for operations with a raw body."""
+    """Additional response headers, for operations with a raw body or a file as response."""
 
 
 Reading = Callable[[Context, Call], Awaitable[Reply]]

@@ -109,8 +109,8 @@ async def _apply_changes(
     sent = {name: value for name, value in hidden.items() if name in own}
     old = with_hidden(before, sent)
     spec = merge(family, before, sent, changes)
-    links = await check_references(tx, family, spec, row.org, call.actor, old)
     family.normalise(spec)
+    links = await check_references(tx, family, spec, row.org, call.actor, old)
     refuse_redacted(family, spec)
     await require_rights_in_new_mode(tx, call, row, family, spec)
     moved = check_addresses(family, old, spec, changes)

@@ -76,12 +76,12 @@ async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
     family, call, spec = new.family, new.call, new.spec
     if new.parent and new.parent.family in ctx.kinds:
         await refuse_below_deleted(tx, new.parent)
+    family.normalise(spec)
     refers = bool(family.references or family.reference_lists)
     copied = msgspec.json.decode(new.copy_of.body) if new.copy_of else None
     named = await check_references(tx, family, spec, new.org, new.actor, copied) if refers else {}
     if copied is not None:
         named = references_in(family, spec)
-    family.normalise(spec)
     refuse_redacted(family, spec)
     if refers:
         await check_openings(ctx, tx, family, spec, new.actor, copied)

@@ -6,9 +6,6 @@ starts use the same image. Service kinds call `prepare_image` and `fetch_image`.
 
 from __future__ import annotations
 
-import uuid
-from typing import Final
-
 from msgspec import Struct, UnsetType
 
 from windlass.builders.builder import BuildError
@@ -18,7 +15,13 @@ from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.registries import login_of, registry_settings
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
-from windlass.engines.image_names import DOCKER_HUB, NOT_ITS_OWN, registry_host, with_registry
+from windlass.engines.image_names import (
+    DOCKER_HUB,
+    NOT_ITS_OWN,
+    public_registry_id,
+    registry_host,
+    with_registry,
+)
 from windlass.engines.registries import (
     PullRequest,
     RegistryLogin,
@@ -36,8 +39,6 @@ from windlass.families.container_registry import (
 )
 from windlass.registries.refusals import RegistryFailure
 from windlass.store import Reads, Row
-
-_REGISTRIES: Final = uuid.UUID("7c2f0a54-1d5e-4a3c-9b1e-50c6f3a9e2d7")
 
 
 class ImageSource(Struct, frozen=True):
@@ -174,5 +175,5 @@ def registry_fields(registry: Row) -> Document:
 def _public_registry(image_name: str, registry_id: str | UnsetType | None) -> Document:
     """Returns the public registry of an image, as shown in the service's document."""
     registry = public_registry(image_name)
-    id = registry_id or str(uuid.uuid5(_REGISTRIES, registry.name))
+    id = registry_id or public_registry_id(image_name)
     return {"id": id, "name": registry.name, "url": registry.url, "kind": registry.kind}

@@ -137,6 +137,13 @@ export const api = {
   }),
   /** A resource with the tag of its version. */
   tagged: (path) => send("GET", path),
+  /** A file, with the name that the server gives it. */
+  file: async (path) => {
+    const answer = await fetch(path, { headers: headers() });
+    if (!answer.ok) throw await refusalIn(answer);
+    const name = /filename="([^"]+)"/.exec(answer.headers.get("content-disposition") || "");
+    return { blob: await answer.blob(), name: name?.[1] || "file" };
+  },
   post: async (path, body = {}, options = {}) => (await send("POST", path, { body, ...options })).data,
   put: (path, body, tag) => send("PUT", path, { body, tag }),
   patch: (path, body, tag) => send("PATCH", path, { body, tag }),

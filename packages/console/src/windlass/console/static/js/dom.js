@@ -126,6 +126,13 @@ export function fill(node, ...children) {
   return node;
 }
 
+/** Saves a file as a download. */
+export function saveFile(blob, name) {
+  const url = URL.createObjectURL(blob);
+  h("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
 /** Tells those who cannot see the page. */
 export function announce(text) {
   document.getElementById("live").textContent = text;

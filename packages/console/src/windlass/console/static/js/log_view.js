@@ -1,7 +1,7 @@
 // Shows a log of many lines: only the visible ones are nodes. New lines are collected and drawn a few times a second,
 // and a line that stays visible keeps its node.
 
-import { fill, h, textOf } from "./dom.js";
+import { fill, h, saveFile, textOf } from "./dom.js";
 import { clockTime, exactTime } from "./format.js";
 import { follow } from "./live.js";
 import { LogLines } from "./log_lines.js";
@@ -277,9 +277,7 @@ class LogView {
   }
 
   download() {
-    const url = URL.createObjectURL(new Blob([this.asText(), "\n"], { type: "text/plain" }));
-    h("a", { href: url, download: `${this.name}.log` }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 10000);
+    saveFile(new Blob([this.asText(), "\n"], { type: "text/plain" }), `${this.name}.log`);
   }
 }
 

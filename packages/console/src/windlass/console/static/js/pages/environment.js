@@ -1,7 +1,7 @@
 // An environment: its services in rows or as a graph of their dependencies, and actions on all of them.
 
 import { api } from "../api.js";
-import { h, prose } from "../dom.js";
+import { h, prose, saveFile } from "../dom.js";
 import { ago } from "../format.js";
 import { loadDocument } from "../document.js";
 import { familyCards } from "../families.js";
@@ -72,6 +72,7 @@ export function render(state, place) {
           button(text.hours, async () => (await import("../running_hours.js")).editHours(path), { plain: true, needs: ["PUT", `${path}/deploymentRule/current`] }),
           services.length > 0 && button(words.rollback.button, async () => (await import("../rolling_back.js")).rollBackEnvironment(path, environment.name), { plain: true, icon: "undo-2", needs: ["POST", `${path}/rollback`] }),
           button(words.clone.button, async () => (await import("../cloning.js")).clone(state.document, place, path, environment), { plain: true, needs: ["POST", `${path}/clone`] }),
+          button(text.asTerraform, () => saveAsTerraform(path), { plain: true }),
           button(words.remove.button, () => remove(state, place), { plain: true, danger: true, needs: ["DELETE", path] }),
         ]),
       ],
@@ -90,6 +91,11 @@ function answer(services) {
   if (!services.length) return words.overview.nothingRuns;
   const running = services.filter((service) => serviceKind(service) === "ok").length;
   return words.overview.running(running, services.length);
+}
+
+async function saveAsTerraform(path) {
+  const { blob, name } = await api.file(`${path}/terraformExport`);
+  saveFile(blob, name);
 }
 
 async function view(state, place, asGraph) {
