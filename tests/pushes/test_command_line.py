@@ -76,6 +76,28 @@ async def test_an_application_of_another_source_takes_pushes_after_init_with_pus
     assert ended.returncode == 0, ended
 
 
+def test_the_token_of_a_login_is_given_for_the_address_for_pushes_that_init_has_noted():
+    asked = "protocol=https\nhost=windlass.example.com\n"
+    login = "http://127.0.0.1:9999"
+    given = say("git-credential", "get", "--login", login, url=login, stdin=asked)
+    assert given.out == f"username=windlass\npassword={ADMIN}\n"
+    assert say("git-credential", "get", url=login, stdin=asked).out == "", "the control"
+    encrypted = "https://windlass.example.com"
+    asked = "protocol=http\nhost=127.0.0.1:9999\n"
+    given = say("git-credential", "get", "--login", encrypted, url=encrypted, stdin=asked)
+    assert given.out == "", "a token that is sent encrypted is not sent in clear elsewhere"
+
+
+async def test_init_lets_git_use_the_login_where_the_address_for_pushes_is_another_one(
+    scene: Scene, monkeypatch
+):
+    folder = web_folder(scene.place.beside / "web")
+    scene.windlass.url = scene.windlass.url.replace("127.0.0.1", "localhost")
+    await init(scene, folder, monkeypatch)
+    ended = await asyncio.to_thread(push, folder.path, scene.windlass.url, ADMIN, "windlass", "main")
+    assert ended.returncode == 0, ended
+
+
 def test_the_credential_of_another_server_is_not_given():
     asked = "protocol=http\nhost=127.0.0.1:9999\n"
     assert "password" not in say("git-credential", "get", url="http://127.0.0.1:9998", stdin=asked).out

@@ -37,9 +37,18 @@ def branch_to_push(git: GitFolder) -> str:
     return git.current or DEFAULT_BRANCH
 
 
-def set_remote(git: GitFolder, application: Mapping[str, Any]) -> str:
+def is_downgrade(login: str, pushed: str) -> bool:
+    """Returns whether a token that is sent encrypted to one address would be sent in clear to another one."""
+    return urlsplit(login).scheme == "https" and urlsplit(pushed).scheme != "https"
+
+
+def set_remote(git: GitFolder, application: Mapping[str, Any], login: str) -> str:
     """Adds the remote, or changes its address, and lets git ask `windlass git-credential` for the token.
-    Returns the command that deploys. Only settings of this repository are changed."""
+    Returns the command that deploys. Only settings of this repository are changed.
+
+    `login`: the address of the server for which the user has the token. The server may have another address
+    for pushes, such as that of the setting `console_domain`.
+    """
     url = str(application["push_url"])
     known = _git_output(git.top, "remote", "get-url", REMOTE_NAME)
     if known is None:
@@ -48,7 +57,10 @@ def set_remote(git: GitFolder, application: Mapping[str, Any]) -> str:
         _require_git(git.top, "remote", "set-url", REMOTE_NAME, url)
     parts = urlsplit(url)
     server = f"{parts.scheme}://{parts.netloc}"
-    helper = shlex.join([sys.executable, "-m", "windlass", "git-credential"])
+    words = [sys.executable, "-m", "windlass", "git-credential"]
+    if login != server and not is_downgrade(login, server):
+        words += ["--login", login]
+    helper = shlex.join(words)
     _require_git(git.top, "config", f"credential.{server}.helper", f"!{helper}")
     branch = str(application["git_repository"].get("branch") or branch_to_push(git))
     pushed = branch if branch == git.current else f"HEAD:{branch}"

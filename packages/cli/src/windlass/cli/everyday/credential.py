@@ -10,6 +10,7 @@ import click
 
 from windlass.cli.connection import DEFAULT_URL, access_candidates
 from windlass.cli.contexts import ContextFile, normal_url
+from windlass.cli.push_remote import is_downgrade
 from windlass.cli.user_folders import settings_folder
 from windlass.terminal.sections import Command
 
@@ -17,22 +18,37 @@ _MAX_INPUT: Final = 64 * 1024
 _USER: Final = "windlass"
 
 
-@click.command("git-credential", cls=Command, params=[click.Argument(["action"], metavar="get|store|erase")])
-def git_credential(action: str) -> None:
+@click.command(
+    "git-credential",
+    cls=Command,
+    params=[
+        click.Argument(["action"], metavar="get|store|erase"),
+        click.Option(
+            ["--login"],
+            default="",
+            metavar="URL",
+            help="Give the token for the server at this address, whose address for pushes is another one.",
+        ),
+    ],
+)
+def git_credential(action: str, login: str) -> None:
     """Give git the token for a server that this user is logged in to. `windlass init` sets it up.
 
     Git calls this command when it pushes to an application. The token is that of `windlass login`, or of
     WINDLASS_TOKEN for the address in WINDLASS_URL. Nothing is written for other servers, and git then asks.
     """
     asked = dict(line.split("=", 1) for line in sys.stdin.read(_MAX_INPUT).splitlines() if "=" in line)
-    if action == "get" and (token := _token_for(asked.get("protocol", ""), asked.get("host", ""))):
+    if action != "get":
+        return
+    pushed = f"{asked.get('protocol', '')}://{asked.get('host', '')}"
+    if token := _token_for(login if login and not is_downgrade(login, pushed) else pushed):
         click.echo(f"username={_USER}\npassword={token}")
 
 
-def _token_for(protocol: str, host: str) -> str:
+def _token_for(server: str) -> str:
     """Returns the token that belongs to exactly this server; empty if there is none."""
     _, environment, _ = access_candidates({})
-    wanted = _origin(f"{protocol}://{host}")
+    wanted = _origin(server)
     if environment.token and _origin(environment.url or DEFAULT_URL) == wanted:
         return environment.token
     contexts = ContextFile(settings_folder()).read()

@@ -229,7 +229,9 @@ def init(
     application = maker.application(answers, source)
     if git:
         application = maker.with_source(application, source) if push else maker.whole(application)
-    command = set_remote(git, application) if git and takes_pushes(application) else "windlass up"
+    command = "windlass up"
+    if git and takes_pushes(application):
+        command = set_remote(git, application, normal_url(api.url))
     link = FolderLink(
         url=normal_url(api.url),
         project=answers.place.partition("/")[0],
@@ -282,7 +284,7 @@ def link(name: str, as_json: bool | None, **options: Any) -> None:
     note_link(current_folder(), linked)
     git, found = git_folder(current_folder()), api.get(f"/application/{matches[0]['id']}")
     if git and takes_pushes(found):
-        say(f"Deploy it with: {set_remote(git, found)}")
+        say(f"Deploy it with: {set_remote(git, found, normal_url(api.url))}")
     if wants_json(as_json):
         print_json({**msgspec.to_builtins(linked), "id": matches[0]["id"]})
     else:
