@@ -95,6 +95,7 @@ class SilentRegistry:
     """A Docker engine that answers, beside a registry that does not."""
 
     host = ""
+    disk_reserve = 0
 
     async def json(self, method: str, path: str, **_: Any) -> Any:
         if path.startswith("/distribution/"):

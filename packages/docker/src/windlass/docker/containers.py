@@ -188,6 +188,7 @@ class ContainerClient:
 
     async def _stop(self, container: str, grace: float) -> None:
         path, params = f"/containers/{container}/stop", {"t": ceil(grace)}
+        self._restarts.note_stop(container)  # the signal of its image may look harmless
         try:
             await self._docker.raw("POST", path, params=params, timeout=grace + STOP_TIMEOUT)
         except EngineRefused as refused:
@@ -244,6 +245,7 @@ class ContainerClient:
         for warning in created.get("Warnings") or ():
             _log.warning("the Docker engine warns", extra={"container": name, "reason": warning})
         self._restarts.take_over(name, str(created["Id"]))
+        self._watch.take_over(name, str(created["Id"]))
         await self._remove_if_port_shared(str(created["Id"]), ports)
         return str(created["Id"])
 

@@ -34,6 +34,7 @@ from windlass.docker.descriptions import (
     is_chosen,
     presence_of,
 )
+from windlass.docker.disk_watch import EngineDisk
 from windlass.docker.execute import execute
 from windlass.docker.execution import DockerExecution, ExecutionFiles
 from windlass.docker.export import export_folder
@@ -143,12 +144,14 @@ class DockerEngine(RolloutEngine):
         installation: str,
         registry: BuildRegistry | None = None,
         pool: IPv4Network | None = None,
+        disk_reserve: int = 0,
     ) -> None:
         """`installation`: id that distinguishes this installation's objects on a shared engine. `folder`:
-        persistent data about this engine. `pool`: the subnets of networks."""
+        persistent data about this engine. `pool`: the subnets of networks. `disk_reserve`: bytes of the
+        engine's disk to keep free, if it is a disk of this machine."""
         super().__init__()
         self.limits = UNKNOWN_LIMITS
-        self._docker = host if isinstance(host, Docker) else Docker(host)
+        self._docker = host if isinstance(host, Docker) else Docker(host, disk_reserve=disk_reserve)
         self._machine = DockerMachine(self._docker, folder / "identity")
         self.identity = self._machine.remembered()
         self._installation = installation
@@ -178,7 +181,10 @@ class DockerEngine(RolloutEngine):
         """Workloads with volumes that this server has started, with the index, by the name of the container.
         Their containers may have to be created anew while the reconciler waits for a one-off run."""
         self._memory = MemoryWatch(self._list_running, self._measure, self._end_for)
-        self._memory_task: asyncio.Task[None] | None = None
+        self._disk = EngineDisk(
+            self._docker, disk_reserve, self._list_watched, self._containers.inspect, self._empty
+        )
+        self._watch_tasks: list[asyncio.Task[None]] = []
         self._described: dict[str, Instance] = {}
         """The last descriptions of running containers."""
 
@@ -186,7 +192,7 @@ class DockerEngine(RolloutEngine):
         await super().start(notice, sink)
         await self._watch.start(notice, sink, missed, PING_TIMEOUT)
         if self._docker.is_on_this_machine:
-            self._memory_task = asyncio.create_task(self._memory.run())
+            self._watch_tasks = [asyncio.create_task(each.run()) for each in (self._memory, self._disk)]
 
     async def _learn_machine(self) -> None:
         """Reads the machine's limits and identity. Called for each new connection, which may lead to another
@@ -204,9 +210,9 @@ class DockerEngine(RolloutEngine):
 
     async def stop(self) -> None:
         await super().stop()
-        if self._memory_task is not None:
-            self._memory_task.cancel()
-            await asyncio.gather(self._memory_task, return_exceptions=True)
+        for task in self._watch_tasks:
+            task.cancel()
+        await asyncio.gather(*self._watch_tasks, return_exceptions=True)
         await self._watch.stop()
         await self._restarts.stop()
         await self._executions.stop()
@@ -413,6 +419,7 @@ class DockerEngine(RolloutEngine):
         while True:
             self._refuse_removed(workload)
             refuse_unmet(self.limits, workload)
+            await self._disk.refuse_early(name)
             try:
                 detail = await self._containers.run(workload, index, name, once=once)
                 break
@@ -454,10 +461,11 @@ class DockerEngine(RolloutEngine):
             await self._containers.stop(container["Id"], grace)
             await self._containers.remove(container["Id"])
 
+    async def _list_watched(self) -> Sequence[ContainerSummary]:
+        return await self._containers.list() if self._watch.is_reader else ()
+
     async def _list_running(self) -> Sequence[ContainerSummary]:
-        if not self._watch.is_reader:
-            return ()
-        return [each for each in await self._containers.list() if each["State"] == "running"]
+        return [each for each in await self._list_watched() if each["State"] == "running"]
 
     async def _measure(self, container: ContainerSummary) -> int:
         usage = await read_usage(self._docker, container)
@@ -466,6 +474,15 @@ class DockerEngine(RolloutEngine):
     async def _end_for(self, container: ContainerSummary, reason: str) -> None:
         self._watch.explain(container["Id"], reason)
         await self._containers.kill(container["Id"])
+
+    async def _empty(self, container: ContainerSummary, reason: str) -> None:
+        """Removes a container with its files. Whoever is notified creates a new one."""
+        id, name = container["Id"], container_name(container)
+        async with self._locks[name]:
+            self._restarts.hand_over(id, name)
+            self._watch.hand_over(name, reason)
+            await self._containers.remove(id)
+        self._watch.notify(container["Labels"][names.SERVICE_LABEL])
 
     async def _stop_container(self, container: ContainerSummary) -> None:
         async with self._locks[container_name(container)]:

@@ -89,6 +89,7 @@ _CONTAINERS_ADVICE: Final = (
 class DockerSettings(OwnDockerSettings, frozen=True, kw_only=True):
     build_registry: BuildRegistry | None = None
     build_cache_bytes: int = 0
+    disk_reserve_bytes: int = 0
 
     @property
     def host(self) -> str:
@@ -133,7 +134,12 @@ class DockerProvider:
         folder = server.folder / NAME
         return OpenedEngine(
             engine=DockerEngine(
-                host=host, folder=folder, installation=server.installation, registry=built, pool=pool
+                host=host,
+                folder=folder,
+                installation=server.installation,
+                registry=built,
+                pool=pool,
+                disk_reserve=settings.disk_reserve_bytes,
             ),
             builder=DockerBuilder(
                 host=host,
@@ -142,6 +148,7 @@ class DockerProvider:
                 registry=built,
                 calls=server.calls,
                 pool=pool,
+                disk_reserve=settings.disk_reserve_bytes,
             ),
             servers=NoServers(),
         )

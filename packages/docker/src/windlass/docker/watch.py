@@ -43,6 +43,9 @@ AWAY_AFTER: Final = 3.0
 CHECK_INTERVAL: Final = 10.0
 """Seconds between two health checks during the watch. An engine that hangs keeps its connections open, and
 sends no events."""
+MAX_LEFT_EXITS: Final = 1000
+"""Maximum number of removed containers whose reason is kept."""
+_KILLED: Final = 137
 _MAX_LABEL_LENGTH: Final = 64
 _EXIT_CODE: Final = "exitCode"
 
@@ -73,6 +76,8 @@ class EventWatcher:
         self._short_of_memory: set[str] = set()
         self._reasons: dict[str, str] = {}
         """Why containers are being ended, by id."""
+        self._left: dict[str, LastExit] = {}
+        """Why containers were removed, by the name that the next container will have."""
         self._hides_exit_code: set[str] = set()
         """Followed containers whose image has a label that overwrites the exit code in events."""
         self._is_full = False
@@ -133,6 +138,17 @@ class EventWatcher:
         """Records why a followed container is about to end."""
         if container in self._followers:
             self._reasons[container] = reason
+
+    def hand_over(self, name: str, reason: str) -> None:
+        """Records why a container is removed. The next one with its name has this as its last exit."""
+        while len(self._left) >= MAX_LEFT_EXITS:
+            del self._left[next(iter(self._left))]
+        self._left[name] = LastExit(_KILLED, otherwise=reason)
+
+    def take_over(self, name: str, container: str) -> None:
+        """Gives a new container the last exit of the one that it replaces, if any."""
+        if left := self._left.pop(name, None):
+            self._ends[container] = left
 
     def listen(self, container: str, labels: Mapping[str, Any]) -> None:
         """Starts reading the output of a container. Continues a paused reader."""

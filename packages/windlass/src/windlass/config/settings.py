@@ -432,9 +432,9 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     disk_reserve_bytes: Annotated[
         int,
         says(
-            "Bytes of the disk that sites, and services and builds of the process engine, leave free, at "
-            "most a twentieth of the disk. With less, nothing is built, and the service that holds most is "
-            "ended if it holds a considerable part",
+            "Bytes of the disk that sites, services and builds leave free, at most a twentieth of the disk. "
+            "With less, nothing is built, and the service that holds most is ended if it holds a "
+            "considerable part",
             ge=0,
             le=2**50,
         ),

@@ -49,6 +49,7 @@ from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import REFUSED_PREFIX, AnswerTooLong
 from windlass.docker.client.built_images import KEY_LABEL, SERVICE_LABEL, BuiltImages
 from windlass.docker.client.client import Pace
+from windlass.docker.client.disk_room import keeping_reserve
 from windlass.docker.client.engine_memory import PullBackoff
 from windlass.docker.client.image_limits import why_unfit
 from windlass.docker.client.images import ask_registry, has_digest, image, is_undecided, pull, why_not_pulled
@@ -125,12 +126,13 @@ class DockerBuilder:
         calls: BoundedCalls | None = None,
         pool: IPv4Network | None = None,
         folder: Path,
+        disk_reserve: int = 0,
     ) -> None:
         """`installation`: id that distinguishes this installation's images on a shared engine. `buildkit`:
         whether to use BuildKit; None lets the engine decide. `registry`: receives built images. `calls`:
         reads the files of commits. `pool`: the subnets of build networks. `folder`: the engine's data
-        folder."""
-        self._docker = host if isinstance(host, Docker) else Docker(host)
+        folder. `disk_reserve`: bytes of the engine's disk to keep free, if it is a disk of this machine."""
+        self._docker = host if isinstance(host, Docker) else Docker(host, disk_reserve=disk_reserve)
         self._built = BuiltImages(self._docker, registry)
         self._calls = calls or bounded_detection()
         self._installation = installation
@@ -358,9 +360,12 @@ class DockerBuilder:
         pace = Pace(MAX_OUTPUT_BYTES_PER_SECOND)
         async with packing(dockerfile.files) as parcel:
             try:
-                async with self._docker.stream(
-                    "POST", "/build", params=params, data=parcel.pieces(), timeout=None
-                ) as answer:
+                async with (
+                    keeping_reserve(self._docker),
+                    self._docker.stream(
+                        "POST", "/build", params=params, data=parcel.pieces(), timeout=None
+                    ) as answer,
+                ):
                     async for message in answer.objects():
                         for part in parts_of(message):
                             progress.take(part)

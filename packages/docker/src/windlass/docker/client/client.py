@@ -90,9 +90,11 @@ _IDENTITY_REQUEST: Final = "recognising"
 
 
 class Docker:
-    def __init__(self, host: str | DockerTransport = "") -> None:
+    def __init__(self, host: str | DockerTransport = "", *, disk_reserve: int = 0) -> None:
         """`host`: an address such as `unix:///var/run/docker.sock` or `tcp://10.0.0.5:2375`, or a transport.
-        If empty, the usual addresses are tried."""
+        If empty, the usual addresses are tried. `disk_reserve`: bytes that pulls and builds leave free on the
+        disk of an engine of this machine."""
+        self.disk_reserve = disk_reserve
         self._transport = SettingsTransport(host) if isinstance(host, str) else host
         self._version = ""
         self._pace = Pace()

@@ -13,6 +13,7 @@ from typing import Any, Final
 from windlass.base.subprocesses import in_thread
 from windlass.docker.client.answers import AnswerTooLong, EngineRefused
 from windlass.docker.client.client import Docker
+from windlass.docker.client.disk_room import keeping_reserve
 from windlass.docker.client.engine_memory import PAUSED_REASON, TOO_MUCH, limited_memory
 from windlass.engines.image_names import is_digest
 from windlass.engines.registries import RegistryLogin
@@ -77,6 +78,7 @@ async def pull(docker: Docker, ref: str, login: RegistryLogin | None = None) -> 
     try:
         async with (
             asyncio.timeout(REGISTRY_SILENCE_TIMEOUT) as limit,
+            keeping_reserve(docker),
             limited_memory(docker),
             docker.stream(
                 "POST", "/images/create", params=params, timeout=ENGINE_SILENCE_TIMEOUT, auth=auth
