@@ -1,14 +1,17 @@
-"""An output that holds the value of a secret input variable, and is not declared as sensitive."""
+"""States without a run: an output that holds the value of a secret input variable, and is not declared as
+sensitive; and very many resources."""
 
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from tests.terraform_services.modules import SECRET
 from tests.terraform_services.test_settings import body
 from tests.variables.town import inputs
 from tests.world import World
 from windlass.store import Tx
+from windlass.terraform import operations
 from windlass.terraform.states import add_version
 
 MADE = "made-by-the-module-7f3a"
@@ -58,3 +61,28 @@ async def test_no_list_shows_an_output_that_contains_a_secret_input_value(world:
             shown = (await world.get(base + path)).body
             assert SECRET.encode() not in shown, path
             assert MADE.encode() not in shown, path
+
+
+@pytest.mark.parametrize("most", [2, operations.MAX_LISTED_RESOURCES])
+async def test_a_state_with_very_many_resources_lists_none(monkeypatch, world: World, most: int):
+    """A list of all of them would take the memory and the processor of the server."""
+    monkeypatch.setattr(operations, "MAX_LISTED_RESOURCES", most)
+    service = await world.made(f"/environment/{await world.environment()}/terraform", body())
+    made = {
+        "mode": "managed",
+        "type": "t",
+        "name": "n",
+        "instances": [{"index_key": key} for key in range(3)],
+    }
+
+    async def store(tx: Tx) -> None:
+        row = await tx.resources.get(service)
+        assert row is not None
+        content = msgspec.json.encode({"version": 4, "serial": 1, "resources": [made]})
+        await add_version(world.installation.ctx, tx, row, service, content)
+
+    await world.installation.ctx.store.write(store)
+    answer = await world.get(f"/terraform/{service}/terraformResources")
+    assert answer.status == (409 if most == 2 else 200)
+    if most > 2:
+        assert [one["address"] for one in answer["results"]] == ["t.n[0]", "t.n[1]", "t.n[2]"]

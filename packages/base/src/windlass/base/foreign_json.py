@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from binascii import a2b_qp
+from typing import Final, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+_MAX_FIELDS: Final = 10
+_PAYLOAD_FIELD: Final = b"payload"
 
 
 class BadJson(ValueError):
@@ -21,3 +24,16 @@ def read_json(content: bytes | str, struct_type: type[T]) -> T:
         raise BadJson("it is nested too deep") from error
     except (msgspec.MsgspecError, ValueError) as error:  # ValueError: the bytes are not UTF-8
         raise BadJson(str(error)) from error
+
+
+def payload_of_form(body: bytes) -> bytes:
+    """Returns the field `payload` of a form, in which webhooks may send their JSON; empty if there is none.
+
+    urllib takes tenths of a second for a megabyte of escaped bytes. Quoted-printable differs from the escapes
+    of forms only in its sign, and is decoded at once.
+    """
+    for field in body.split(b"&", _MAX_FIELDS)[:_MAX_FIELDS]:
+        name, _, value = field.partition(b"=")
+        if name == _PAYLOAD_FIELD:
+            return a2b_qp(value.replace(b"=", b"=3D").replace(b"%", b"=").replace(b"+", b" "))
+    return b""

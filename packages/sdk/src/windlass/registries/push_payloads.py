@@ -10,14 +10,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
-from urllib.parse import parse_qs
 
 from msgspec import Struct, field
 
-from windlass.base.foreign_json import BadJson, read_json
+from windlass.base.foreign_json import BadJson, payload_of_form, read_json
 
 MAX_PUSHED_TAGS: Final = 50
 """The number of tags of one delivery that are read."""
+_MAX_LOOKED_AT: Final = 10 * MAX_PUSHED_TAGS
+"""The number of tags of one delivery that are looked at."""
 _PART_PATTERN: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _IMAGE_PATTERN: Final = re.compile(rf"(?=.{{1,255}}\Z){_PART_PATTERN}(?:/{_PART_PATTERN})*\Z")
 _TAG_PATTERN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
@@ -139,8 +140,7 @@ class _SentPush(Struct):
 def read_image_delivery(headers: Mapping[bytes, bytes], body: bytes) -> ImageDelivery:
     id = _header(headers, *_IDS)
     if headers.get(b"content-type", b"").startswith(b"application/x-www-form-urlencoded"):
-        sent = parse_qs(body.decode("latin-1"), encoding="utf-8", max_num_fields=10).get("payload")
-        body = sent[0].encode() if sent else b""
+        body = payload_of_form(body)
     try:
         payload = read_json(body, _SentPush)
     except (BadJson, ValueError):
@@ -172,16 +172,16 @@ def _read(headers: Mapping[bytes, bytes], payload: _SentPush) -> tuple[str, Sequ
         return "GITHUB", _of_github(payload.action, package) if package else ()
     if payload.events is not None:
         return "DISTRIBUTION", [
-            _of_target(event.target) for event in payload.events if event.action == "push"
+            _of_target(event.target) for event in payload.events[:_MAX_LOOKED_AT] if event.action == "push"
         ]
     if data := payload.event_data or payload.data:
         name = data.repository.repo_full_name
-        tags = [PushedTag(name, one.tag, one.digest) for one in data.resources]
+        tags = [PushedTag(name, one.tag, one.digest) for one in data.resources[:_MAX_LOOKED_AT]]
         return "HARBOR", tags if payload.type in _HARBOR_PUSHES else ()
     if payload.push_data and isinstance(payload.repository, _HubRepository):
         return "DOCKER_HUB", [PushedTag(payload.repository.repo_name, payload.push_data.tag)]
     if payload.updated_tags is not None and isinstance(payload.repository, str):
-        return "QUAY", [PushedTag(payload.repository, tag) for tag in payload.updated_tags]
+        return "QUAY", [PushedTag(payload.repository, tag) for tag in payload.updated_tags[:_MAX_LOOKED_AT]]
     if payload.target:
         return "AZURE", [_of_target(payload.target)] if payload.action == "push" else ()
     if payload.image_name:
@@ -209,6 +209,6 @@ def _of_github(action: str, package: _SentPackage) -> Sequence[PushedTag]:
 
 
 def _checked(tags: Sequence[PushedTag]) -> Iterator[PushedTag]:
-    for image, tag, digest in tags[: 10 * MAX_PUSHED_TAGS]:
+    for image, tag, digest in tags[:_MAX_LOOKED_AT]:
         if _IMAGE_PATTERN.match(image) and _TAG_PATTERN.match(tag):
             yield PushedTag(image, tag, digest if _DIGEST_PATTERN.match(digest) else "")

@@ -4,6 +4,7 @@ versions."""
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -11,6 +12,7 @@ from msgspec.structs import asdict
 
 from windlass.base.clock import SECOND, stamp
 from windlass.base.errors import Conflict
+from windlass.base.fair_share import FairShare
 from windlass.base.subprocesses import in_thread
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
 from windlass.control.context.context import Context
@@ -48,6 +50,9 @@ from windlass.terraform.states import (
     plan_record,
     present_state,
 )
+
+MAX_LISTED_RESOURCES: Final = 20_000
+"""Maximum number of resources of a state that are listed."""
 
 
 @prepares("terraform.create", "terraform.update", "terraform.patch")
@@ -89,10 +94,18 @@ async def list_resources(ctx: Context, call: Call) -> Reply:
         return Reply(results([]))
     at = stamp(version.created)
     attributes = await attributes_of(ctx, source, version)
-    resources = resources_of(state, service.id, attributes)
-    mask = output_mask(ctx, service, state)
-    shown = [{**asdict(resource), "address": mask.text(resource.address)} for resource in resources]
-    return Reply(results([encode({**resource, "extracted_at": at}) for resource in shown]))
+    mask, share = output_mask(ctx, service, state), FairShare()
+    bodies: list[bytes] = []
+    for resource in resources_of(state, service.id, attributes):
+        if len(bodies) == MAX_LISTED_RESOURCES:
+            raise Conflict(
+                f"Divide the module: the state has more than {MAX_LISTED_RESOURCES:,} resources, and no more "
+                "are listed"
+            )
+        shown = {**asdict(resource), "address": mask.text(resource.address), "extracted_at": at}
+        bodies.append(encode(shown))
+        await share.pause()
+    return Reply(results(bodies))
 
 
 @reads("terraform.output")

@@ -163,24 +163,23 @@ def has_managed(state: StateFile) -> bool:
 
 def resources_of(
     state: StateFile, service: str, attributes: Mapping[str, Mapping[str, Any]]
-) -> list[StateResource]:
-    """Returns the resources in the state. `attributes` contains the attributes that may be shown, by resource
+) -> Iterator[StateResource]:
+    """Yields the resources in the state. `attributes` contains the attributes that may be shown, by resource
     address."""
-    return [
-        StateResource(
-            id=str(uuid.uuid5(_IDS, f"{service}/{address}")),
-            resource_type=resource.type,
-            name=resource.name,
-            address=address,
-            provider=_provider(resource.provider),
-            mode="data" if resource.mode == "data" else "managed",
-            attributes=attributes.get(address, {}),
-        )
-        for resource in state.resources
-        for instance in resource.instances
-        if not instance.deposed
-        for address in [_address(resource, instance)]
-    ]
+    for resource in state.resources:
+        for instance in resource.instances:
+            if instance.deposed:
+                continue
+            address = _address(resource, instance)
+            yield StateResource(
+                id=str(uuid.uuid5(_IDS, f"{service}/{address}")),
+                resource_type=resource.type,
+                name=resource.name,
+                address=address,
+                provider=_provider(resource.provider),
+                mode="data" if resource.mode == "data" else "managed",
+                attributes=attributes.get(address, {}),
+            )
 
 
 def shown_attributes(state: ShownState) -> dict[str, dict[str, Any]]:

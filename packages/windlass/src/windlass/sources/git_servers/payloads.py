@@ -10,11 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
-from urllib.parse import parse_qs
 
 from msgspec import Struct, field
 
-from windlass.base.foreign_json import BadJson, read_json
+from windlass.base.foreign_json import BadJson, payload_of_form, read_json
 from windlass.core.words.comment_commands import COMMAND_PREFIX
 
 GITHUB, GITLAB, GITEA, BITBUCKET = "GITHUB", "GITLAB", "GITEA", "BITBUCKET"
@@ -184,8 +183,7 @@ def read_pushes(body: bytes, *, is_form: bool, is_whole: bool) -> Sequence[Pushe
     body, and not its beginning.
     """
     if is_form and is_whole:
-        values = parse_qs(body.decode("latin-1"), encoding="utf-8", max_num_fields=10).get("payload")
-        body = values[0].encode() if values else b""
+        body = payload_of_form(body)
     if is_whole:
         try:
             return _pushes_in(read_json(body, _Payload))
@@ -202,8 +200,7 @@ def read_pull_number(body: bytes, *, is_form: bool) -> int:
     """Returns the number of the pull request of a delivery; 0 if it cannot be read. It is for people: what is
     done is decided by a look at the pull requests."""
     if is_form:
-        values = parse_qs(body.decode("latin-1"), encoding="utf-8", max_num_fields=10).get("payload")
-        body = values[0].encode() if values else b""
+        body = payload_of_form(body)
     try:
         payload = read_json(body, _PullPayload)
     except (BadJson, ValueError):
@@ -217,7 +214,7 @@ def read_comment_hint(body: bytes, *, is_form: bool) -> CommentHint | None:
     """Returns the new comment of a delivery, if it begins with the prefix of commands and belongs to a pull
     request."""
     try:
-        payload = read_json(_content_of(body, is_form=is_form), _CommentPayload)
+        payload = read_json(payload_of_form(body) if is_form else body, _CommentPayload)
     except (BadJson, ValueError):
         return None
     if (note := payload.object_attributes) and payload.merge_request:
@@ -235,13 +232,6 @@ def hint_in(note: str) -> CommentHint | None:
     """Returns the comment of the note that `CommentHint.note` made."""
     match = _NOTE_PATTERN.match(note)
     return CommentHint(int(match[1]), match[2]) if match else None
-
-
-def _content_of(body: bytes, *, is_form: bool) -> bytes:
-    if not is_form:
-        return body
-    values = parse_qs(body.decode("latin-1"), encoding="utf-8", max_num_fields=10).get("payload")
-    return values[0].encode() if values else b""
 
 
 def _pushes_in(payload: _Payload) -> Sequence[PushedBranch]:
