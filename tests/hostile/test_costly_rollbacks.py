@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.world import World
-from windlass.control.services import release_differences, rollbacks
+from windlass.control.services import environment_rollbacks, release_differences, rollbacks
 
 
 async def deploy(world: World, app: str) -> None:
@@ -62,3 +62,20 @@ async def test_a_rollback_compares_a_limited_number_of_releases(monkeypatch, wor
     assert shown["number"] == (0 if most == 1 else 1)
     assert (await world.post(f"{service}/rollback", {})).status == (409 if most == 1 else 202)
     assert (await world.post(f"{service}/rollback", {"deployment_id": "v1"})).status == 202
+
+
+@pytest.mark.parametrize("most", [3, environment_rollbacks.MAX_SEARCHED_IN_ALL])
+async def test_a_rollback_of_an_environment_searches_a_limited_number_of_deployments(
+    monkeypatch, world: World, most: int
+):
+    monkeypatch.setattr(environment_rollbacks, "MAX_SEARCHED_IN_ALL", most)
+    environment = await world.environment()
+    apps = [await world.application(environment) for _ in range(2)]
+    for _ in range(3):
+        world.clock.turn(60)
+        for app in apps:
+            await deploy(world, app)
+    shown = await world.get(f"/environment/{environment}/rollbackDifference")
+    assert shown.status == (400 if most == 3 else 200)
+    back = await world.post(f"/environment/{environment}/rollback", {"settings": "present"})
+    assert back.status == (400 if most == 3 else 202)

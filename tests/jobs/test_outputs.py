@@ -11,6 +11,7 @@ from tests.jobs.sites import Programs, deployed, new_job, ready_job, runs
 from tests.jobs.test_events import asked, environment_with, events, variables
 from tests.world import World
 from windlass.control.kinds import job as job_kind
+from windlass.control.records import job_outputs
 
 CHOSEN = {
     "MAIN_URL": "postgresql://evil.test/main", "MAIN_HOST": "evil.test", "PATH": "/tmp/evil", "PORT": "1",
@@ -243,3 +244,23 @@ async def test_outputs_and_their_aliases_go_with_the_job(world: World) -> None:
         row["key"] for row in (await world.get(f"/application/{app}/environmentVariable"))["results"]
     }
     assert await world.installation.ctx.store.reads.job_outputs.get(job) is None
+
+
+@pytest.mark.parametrize("most", [2000, job_outputs.MAX_OUTPUTS_BYTES_OF_ENVIRONMENT])
+async def test_the_outputs_of_all_jobs_of_an_environment_are_limited_together(
+    world: World, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Each service of the environment gets all of them, and lists of variables read them."""
+    monkeypatch.setattr(job_outputs, "MAX_OUTPUTS_BYTES_OF_ENVIRONMENT", most)
+    environment, other = await world.environment(), await world.environment()
+    world.engine.output = written({"A": "x" * 1000})
+    first, second = [await new_job(world, environment, schedule=events("on_start")) for _ in range(2)]
+    for _ in range(2):
+        assert (await deployed(world, first))["status"] == "SUCCEEDED"
+    run = await deployed(world, second)
+    is_limited = most == 2000
+    assert run["status"] == ("FAILED" if is_limited else "SUCCEEDED")
+    assert ("outputs of all jobs" in str(run)) is is_limited
+    copy = {"name": "copy", "environment_id": environment}
+    assert (await world.post(f"/job/{first}/clone", copy)).status == (409 if is_limited else 202)
+    assert (await world.post(f"/job/{first}/clone", copy | {"environment_id": other})).status == 202

@@ -73,7 +73,7 @@ async def _furnish_job(world: World, environment: str) -> None:
     source = {"docker": {"git_repository": {"url": REPOSITORY}}}
     ctx, job = world.installation.ctx, await new_job(world, environment, source=source)
     outputs = {"BUCKET": JobOutput("shop", is_sensitive=True)}
-    await ctx.store.write(lambda tx: store_outputs(ctx, tx, world.org, job, outputs))
+    await ctx.store.write(lambda tx: store_outputs(ctx, tx, world.org, environment, job, outputs))
 
 
 async def contents(settings: Settings) -> Contents:

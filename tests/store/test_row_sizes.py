@@ -30,3 +30,21 @@ async def test_what_deployments_keep_of_former_secrets_counts(world):
     after = await store.row_sizes()
     present, workloads, versions = 60_000, 5 * 60_000, 5 * 60_000
     assert after[world.org] - before[world.org] > present + workloads + versions
+
+
+async def test_answers_that_are_kept_for_repetitions_count(world):
+    """They are kept for a day, also if the requests have changed nothing."""
+    path = f"/application/{await world.application()}/environmentVariable/import"
+    store = world.installation.ctx.store
+    sent = {
+        "overwrite": True,
+        "vars": [{"name": "LONG", "value": "x" * 60_000, "scope": "APPLICATION", "is_secret": False}],
+    }
+    assert (await world.post(path, sent)).status == 201
+    token = await world.new_token("Write")
+    before = await store.row_sizes()
+    for number in range(5):
+        answer = await world.post(path, sent, token=token, headers={"idempotency-key": str(number)})
+        assert answer.status == 201
+    grown = (await store.row_sizes())[world.org] - before[world.org]
+    assert 5 * 60_000 < grown < 7 * 60_000

@@ -281,7 +281,7 @@ async def _set_outputs(ctx: Context, tx: Tx, run: RunRow, outputs: JobOutputs) -
     job = await tx.resources.get(run.job)
     if job is None:
         return ()
-    await store_outputs(ctx, tx, job.org, job.id, outputs)
+    await store_outputs(ctx, tx, job.org, job.parent, job.id, outputs)
     await refresh_derived(ctx, tx, job)
     _, prefix = prefixes_of(enum_value(job.family), job.id)
     return tuple(sorted(prefix + word for word in outputs))

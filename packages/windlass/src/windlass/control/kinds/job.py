@@ -21,7 +21,7 @@ from windlass.control.kinds.service_kind import (
     PreviewSource,
     ServiceKind,
 )
-from windlass.control.records.job_outputs import outputs_of, store_outputs
+from windlass.control.records.job_outputs import BadOutput, outputs_of, store_outputs
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
 from windlass.control.workloads.build_input import BuildInput
@@ -88,7 +88,10 @@ class JobKind(ServiceKind[Job]):
         draft.give(maximum_cpu=MAX_CPU, maximum_memory=MAX_MEMORY, **await _shown_fields(tx, draft.spec))
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
         if draft.copy_of and (outputs := await outputs_of(ctx, tx, draft.copy_of.id)):
-            await store_outputs(ctx, tx, draft.org, draft.id, outputs)
+            try:
+                await store_outputs(ctx, tx, draft.org, draft.above.id, draft.id, outputs)
+            except BadOutput as error:
+                raise Conflict(str(error)) from error
 
     def obstacle_of(self, place: Place, spec: Job) -> str:
         return f"source.image: {NO_IMAGES}" if spec.source.image and place.takes == "native" else ""

@@ -30,6 +30,11 @@ MAX_OUTPUTS_BYTES: Final = 128 * 1024
 environment."""
 
 
+MAX_OUTPUTS_BYTES_OF_ENVIRONMENT: Final = 1024 * 1024
+"""The largest size in bytes of the stored outputs of all jobs of an environment. All services there get them
+as variables, and no process gets more variables."""
+
+
 class BadOutput(Exception):
     """The output file of a run cannot be used. The message is for the owner of the job."""
 
@@ -95,9 +100,17 @@ def with_secrets_marked(outputs: JobOutputs, mask: Mask) -> JobOutputs:
     }
 
 
-async def store_outputs(ctx: Context, tx: Tx, org: str, job: str, outputs: JobOutputs) -> None:
-    """Replaces the outputs of a job."""
+async def store_outputs(
+    ctx: Context, tx: Tx, org: str, environment: str, job: str, outputs: JobOutputs
+) -> None:
+    """Replaces the outputs of a job. Raises BadOutput if the jobs of its environment have too many."""
     sealed = ctx.encryption.encrypt(encode(outputs), *OUTPUTS.owner(org=org, job=job))
+    most = MAX_OUTPUTS_BYTES_OF_ENVIRONMENT
+    if await tx.job_outputs.size_beside(environment, job) + len(sealed) > most:
+        raise BadOutput(
+            "Delete jobs that are not needed, or write less to output files: the outputs of all jobs of an "
+            f"environment have at most {most >> 10} KiB"
+        )
     await tx.job_outputs.set(JobOutputRow(job, org, sealed))
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.base.errors import Conflict, Missing
+from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.base.segments import moment as milliseconds_of
 from windlass.control.context.call import Call, Reply, encode, reads, writes
 from windlass.control.context.context import Context
@@ -47,6 +47,8 @@ from windlass.store import DeploymentRow, Reads, Row, Tx
 _AT_ONCE: Final = 50
 _MAX_SEARCHED: Final = 1000
 """Maximum number of deployments of a service among which its version is searched."""
+MAX_SEARCHED_IN_ALL: Final = 20_000
+"""Maximum number of deployments of all services that are searched in one request. Others wait meanwhile."""
 _NEWER: Final = "It had no version yet"
 _SKIPPED: Final = "It is skipped in its deployment stage"
 
@@ -139,11 +141,18 @@ async def _versions(
     moment, is_ended = await _moment(ctx, reads, services, asked)
     skipped = await reads.deployment_stages.skipped(environment.id)
     versions: list[EarlierVersion] = []
+    searched = 0
     for service in services:
         if service.id in skipped:
             versions.append(EarlierVersion(service, None, _SKIPPED))
             continue
-        deployment = await _version_at(ctx, reads, service, moment, is_ended=is_ended)
+        deployment, count = await _version_at(ctx, reads, service, moment, is_ended=is_ended)
+        searched += count
+        if searched > MAX_SEARCHED_IN_ALL:
+            raise Invalid(
+                "Choose single services, or a later time: more deployments that have failed are before that "
+                "time than are searched at once"
+            )
         versions.append(EarlierVersion(service, deployment, "" if deployment else _NEWER))
     return versions
 
@@ -170,21 +179,21 @@ async def _named(reads: Reads, services: Sequence[Row], id: str) -> DeploymentRo
 
 async def _version_at(
     ctx: Context, reads: Reads, service: Row, moment: int, *, is_ended: bool
-) -> DeploymentRow | None:
-    """Returns the deployment that a service ran at a moment. Without `is_ended`, deployments count that had
-    been requested by then and ended later."""
+) -> tuple[DeploymentRow | None, int]:
+    """Returns the deployment that a service ran at a moment, and how many were searched. Without `is_ended`,
+    deployments count that had been requested by then and ended later."""
     newest = await reads.deployments.number_at(service.id, moment)
-    for _ in range(0, _MAX_SEARCHED, _AT_ONCE):
+    for searched in range(0, _MAX_SEARCHED, _AT_ONCE):
         rows = await reads.deployments.latest(service.id, _AT_ONCE, newest)
         for row in rows:
             if row.status != Progress.SUCCEEDED or not is_release(ctx, service, particulars(row)):
                 continue
             if not is_ended or (particulars(row).ended or row.changed) <= moment:
-                return row
+                return row, searched + len(rows)
         if len(rows) < _AT_ONCE:
-            return None
+            return None, searched + len(rows)
         newest = rows[-1].number - 1
-    return None
+    return None, _MAX_SEARCHED
 
 
 async def _own_difference(

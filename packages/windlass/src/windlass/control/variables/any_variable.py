@@ -16,7 +16,8 @@ from windlass.control.request.permissions import absent, allows, is_visible, vis
 from windlass.control.request.reading import paging
 from windlass.control.variables.deriving import Derivation, create_alias, create_override, visible_at
 from windlass.control.variables.importing import import_at
-from windlass.control.variables.variables import built_in_rows, spec_of
+from windlass.control.variables.injected import rows_of
+from windlass.control.variables.variables import built_ins_at, spec_of
 from windlass.core.access import Actor
 from windlass.core.declare.resource import Family
 from windlass.core.declare.traits import has_variables
@@ -71,13 +72,15 @@ class VariableList:
     async def add(self, family: Family) -> None:
         seen = await visible_below(self._source, self._call.actor, self._levels[0], family)
         if seen is not None:
-            self._add_rows(family, seen)
+            self._add_rows(family, seen[self._rest])
+            self.total += len(seen)
         else:
             for level in self._levels:
                 await self._add_level(family, level)
         if self._call.dialect.is_full:
-            added = await built_in_rows(self._ctx, self._source, self._call.actor, self._levels, family)
-            self._add_rows(family, added)
+            added = await built_ins_at(self._ctx, self._source, self._call.actor, self._levels, family)
+            self._add_rows(family, rows_of(self._ctx, added[self._rest], family))
+            self.total += len(added)
 
     async def _add_level(self, family: Family, level: Row) -> None:
         first = max(0, self._first - self.total)
@@ -86,10 +89,13 @@ class VariableList:
         self.bodies += [_shared_form(self._call, family, body) for body in bodies]
         self.total += length
 
+    @property
+    def _rest(self) -> slice:
+        """Returns the part of the page in a list that follows what is listed so far."""
+        return slice(max(0, self._first - self.total), max(0, self._last - self.total))
+
     def _add_rows(self, family: Family, rows: list[Row]) -> None:
-        part = rows[max(0, self._first - self.total) : max(0, self._last - self.total)]
-        self.bodies += [_shared_form(self._call, family, row.body) for row in part]
-        self.total += len(rows)
+        self.bodies += [_shared_form(self._call, family, row.body) for row in rows]
 
 
 def _shared_form(call: Call, family: Family, body: bytes) -> bytes:

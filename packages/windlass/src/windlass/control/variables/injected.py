@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from windlass.base.clock import stamp
+from windlass.base.fair_share import FairShare
 from windlass.control.context.call import encode
 from windlass.control.context.context import Context
 from windlass.control.kinds.service_kind import AnyKind, FindAddress
@@ -40,12 +41,15 @@ async def listed_variables(ctx: Context, reads: Reads, levels: Sequence[Row]) ->
     """Returns all built-in variables that are visible at the first of these levels, the first level's
     variables first."""
     visible: list[ServiceVariables] = []
+    share = FairShare()
     for level in _with_variables(ctx, levels):
         visible += (ServiceVariables(level, variable) for variable in of_level(level.family, level.id))
         for kind in kinds_in(ctx, level):
             for service in await reads.resources.of_parent(level.id, kind.family.name):
                 variables = await kind.listed_variables(ctx, reads, service)
                 visible += (ServiceVariables(service, variable) for variable in variables)
+                if not isinstance(reads, Tx):  # in a change, nothing else can run
+                    await share.pause()
     return visible
 
 
@@ -74,10 +78,15 @@ async def visible(
     ]
 
 
-def rows_of(ctx: Context, owned: Iterable[ServiceVariables], family: Family) -> list[Row]:
-    """Returns the variables of a family as rows, in the form of stored variables."""
+def of_family(owned: Iterable[ServiceVariables], family: Family) -> list[ServiceVariables]:
+    """Returns the variables of a family: secrets, or those that are none."""
     secret = "value" in family.hidden
-    return [_row(ctx, owner, variable, family) for owner, variable in owned if variable.secret == secret]
+    return [one for one in owned if one.variable.secret == secret]
+
+
+def rows_of(ctx: Context, owned: Iterable[ServiceVariables], family: Family) -> list[Row]:
+    """Returns variables of a family as rows, in the form of stored variables."""
+    return [_row(ctx, owner, variable, family) for owner, variable in owned]
 
 
 def _row(ctx: Context, owner: Row, variable: BuiltIn, family: Family) -> Row:

@@ -51,13 +51,14 @@ async def visible(ctx: Context, call: Call) -> Reply:
     here = await parent_of(source, call)
     levels = await source.tree.above(here.id)
     rows = await visible_below(source, call.actor, here, family)
-    added = await built_in_rows(ctx, source, call.actor, levels, family) if call.dialect.is_full else []
+    added = await built_ins_at(ctx, source, call.actor, levels, family) if call.dialect.is_full else []
     if rows is not None:
-        return page_of(call, [row.body for row in (*rows, *added)])
+        return page_of(call, [row.body for row in (*rows, *built_ins.rows_of(ctx, added, family))])
     page, size = paging(call)
     first, last = (page - 1) * size, page * size
     bodies, total = await _read_page(source, levels, family, first, last)
-    bodies += [row.body for row in added[max(0, first - total) : max(0, last - total)]]
+    shown = added[max(0, first - total) : max(0, last - total)]
+    bodies += [row.body for row in built_ins.rows_of(ctx, shown, family)]
     return Reply(results(all_in_dialect(call, bodies), page, size, total + len(added)))
 
 
@@ -75,11 +76,18 @@ async def _read_page(
     return bodies, total
 
 
+async def built_ins_at(
+    ctx: Context, reads: Reads, actor: Actor, levels: Sequence[Row], family: Family
+) -> list[built_ins.ServiceVariables]:
+    """Returns the built-in variables of a family that the caller sees at these levels."""
+    owned = await built_ins.listed_variables(ctx, reads, levels)
+    return built_ins.of_family(await built_ins.visible(reads, actor, owned, levels), family)
+
+
 async def built_in_rows(
     ctx: Context, reads: Reads, actor: Actor, levels: Sequence[Row], family: Family
 ) -> list[Row]:
-    owned = await built_ins.listed_variables(ctx, reads, levels)
-    return built_ins.rows_of(ctx, await built_ins.visible(reads, actor, owned, levels), family)
+    return built_ins.rows_of(ctx, await built_ins_at(ctx, reads, actor, levels, family), family)
 
 
 @reads("environmentVariable.read", "secret.read")
@@ -142,8 +150,9 @@ async def _own_making(ctx: Context, reads: Reads, call: Call) -> Row | None:
 async def find_built_in(
     ctx: Context, reads: Reads, actor: Actor, levels: Sequence[Row], family: Family, id: str
 ) -> Row | None:
-    rows = await built_in_rows(ctx, reads, actor, levels, family)
-    return next((row for row in rows if row.id == id), None)
+    found = await built_ins_at(ctx, reads, actor, levels, family)
+    rows = built_ins.rows_of(ctx, [one for one in found if one.variable.id == id][:1], family)
+    return rows[0] if rows else None
 
 
 @behaves(variable, secret)

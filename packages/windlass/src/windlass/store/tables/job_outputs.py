@@ -18,6 +18,10 @@ class JobOutputRow(Struct, frozen=True, gc=False):
 
 _COLUMNS: Final = columns(JobOutputRow)
 GET: Final = f"SELECT {_COLUMNS} FROM job_output WHERE job = $1"
+# Databases return the length of a long value without reading the value.
+SIZE_BESIDE: Final = """
+SELECT SUM(LENGTH(job_output.sealed)) FROM resource CROSS JOIN job_output
+WHERE resource.parent = $1 AND job_output.job = resource.id AND resource.id <> $2"""
 SET: Final = f"""
 INSERT INTO job_output ({_COLUMNS}) VALUES ({places(len(JobOutputRow.__struct_fields__))})
 ON CONFLICT (job) DO UPDATE SET sealed = excluded.sealed"""
@@ -30,6 +34,11 @@ class JobOutputTable(Table):
     async def get(self, job: str) -> JobOutputRow | None:
         row = await self._session.one(GET, job)
         return JobOutputRow(row[0], row[1], bytes(row[2])) if row else None
+
+    async def size_beside(self, environment: str, job: str) -> int:
+        """Returns the bytes of the outputs of the other jobs of an environment."""
+        row = await self._session.one(SIZE_BESIDE, environment, job)
+        return int((row and row[0]) or 0)
 
 
 class JobOutputChanges(JobOutputTable):

@@ -31,9 +31,15 @@ def _of_table(table: str, documents: tuple[str, ...]) -> str:
 _OF_INPUTS: Final = f"""
 SELECT resource.org, SUM(LENGTH(deployment_inputs.body) + {_ROW_BYTES})
 FROM deployment_inputs JOIN resource ON resource.id = deployment_inputs.service GROUP BY resource.org"""
+_OF_ANSWERS: Final = f"""
+SELECT resource.org, SUM(LENGTH(idempotency.answer) + {_ROW_BYTES})
+FROM idempotency CROSS JOIN resource
+WHERE SUBSTR(idempotency.caller, 1, 6) = 'token:' AND resource.id = SUBSTR(idempotency.caller, 7)
+GROUP BY resource.org"""
 SIZE_BY_TABLE: Final = {
     **{table: _of_table(table, documents) for table, documents in _DOCUMENTS.items()},
     "deployment_inputs": _OF_INPUTS,
+    "idempotency": _OF_ANSWERS,
 }
 
 
