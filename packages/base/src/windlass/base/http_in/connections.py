@@ -172,8 +172,10 @@ class ConnectionTable:
     # Unread bytes
 
     def unsent(self, member: OpenConnection, size: int) -> None:
-        """Records the number of bytes that a client has not read. Closes the longest waiting clients if the
-        total is too high."""
+        """Records the number of bytes that a client has not read, or that wait in other buffers of its
+        connection. Closes the longest waiting clients if the total is too high."""
+        if member not in self.members:
+            return  # it is about to be closed
         self._unsent_bytes += size - self._unsent.get(member, 0)
         self._unsent[member] = size
         while self._unsent_bytes > self.bounds.unsent_bytes:

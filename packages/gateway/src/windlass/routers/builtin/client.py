@@ -18,6 +18,7 @@ from windlass.routers.builtin.challenge_answers import CHALLENGE_PREFIX, Challen
 from windlass.routers.builtin.client_attempts import SendingClient
 from windlass.routers.builtin.client_socket import BUSY, IDLE, LOST, PARTING, RequestPhase
 from windlass.routers.builtin.compression import AnswerCompression, CompressedBody
+from windlass.routers.builtin.large_heads import MAX_SMALL_HEAD_BYTES
 from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.pipes import Pipe, PipeEnd
 from windlass.routers.builtin.retries import Attempts
@@ -32,13 +33,15 @@ from windlass.routers.router import Route
 class ClientConnection(SendingClient):
     is_last: bool = False
     """Whether the connection closes after the next answer, in any case."""
-    __slots__ = ("_began", "_entry", "_weight")
+    __slots__ = ("_began", "_entry", "_large_head_bytes", "_weight")
 
     def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
         super().__init__(shared, find, port)
         self._began, self._weight = 0.0, 0
         """The start time of the request, and the number of requests for which its duration is a sample. A
         weight of 0 means that the request is not timed."""
+        self._large_head_bytes = 0
+        """The size of the head of the request in progress, if it is large."""
         self._entry: RequestEntry | None = None
         """The access log entry of the request, if it is logged."""
 
@@ -73,7 +76,11 @@ class ClientConnection(SendingClient):
             page = pages.no_path(fields.host.decode(), target.partition(b"?")[0].decode("latin-1"))
             self._say_unrouted(page, method, target)
             return
-        if not shared.shares.admit(backend.organization):
+        is_admitted = shared.shares.admit(backend.organization)
+        if is_admitted and len(fields.raw) > MAX_SMALL_HEAD_BYTES:
+            is_admitted = shared.large_heads.take(backend.organization, len(fields.raw))
+            self._large_head_bytes = len(fields.raw) if is_admitted else 0
+        if not is_admitted:
             self._say_unrouted(pages.too_many_connections(), method, target)
             return
         request_id = fields.id or shared.request_id()
@@ -198,6 +205,11 @@ class ClientConnection(SendingClient):
             return ""
         return backend.organization
 
+    def _release_large_head(self, organization: str) -> None:
+        if self._large_head_bytes:
+            self._shared.large_heads.give_back(organization, self._large_head_bytes)
+            self._large_head_bytes = 0
+
     def _end_request(self, then: RequestPhase = IDLE) -> None:
         backend, peer = self._backend, self._peer
         if peer is not None:
@@ -208,7 +220,9 @@ class ClientConnection(SendingClient):
         self._sent = b""
         if self.attempts is not None:
             self._end_attempts(self.attempts)
+        self._forget_large_head()
         if backend is not None:
+            self._release_large_head(backend.organization)
             traffic = backend.traffic
             traffic.answers[self.status // 100] += 1
             if self._weight:
@@ -233,6 +247,7 @@ class ClientConnection(SendingClient):
         self.transport.set_protocol(ours)
         upstream.transport.set_protocol(theirs)
         traffic = backend.traffic
+        self._release_large_head(backend.organization)
         traffic.answers[1] += 1
         traffic.switched += 1
         self._weight = 0
@@ -267,6 +282,7 @@ class ClientConnection(SendingClient):
         """Answers a request without a service."""
         entry = self._begin_entry(None, method, target, self._fields.id)
         self._send_page(page)
+        self._forget_large_head()
         if entry is not None:
             entry.end(page.status)
 

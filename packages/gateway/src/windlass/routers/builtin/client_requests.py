@@ -12,6 +12,7 @@ from windlass.base.http_in.bounds import CHUNKS_AT_ONCE
 from windlass.base.http_in.heads import REQUEST_LINE, check_authority, parse_line
 from windlass.base.http_in.wire import HEAD_END, Bad
 from windlass.routers.builtin.client_socket import BUSY, IDLE, GatewaySocket
+from windlass.routers.builtin.large_heads import MAX_SMALL_HEAD_BYTES
 from windlass.routers.builtin.requests import Fields, check_headers
 from windlass.routers.builtin.shared_state import SharedState
 
@@ -141,6 +142,11 @@ class RequestReader(GatewaySocket):
         if len(data) > end:
             self._held.add(data[end:])
         self._route(line.method, line.target, self._received_body_part(fields.length))
+
+    def _forget_large_head(self) -> None:
+        """Called at the end of a request. A small head is kept, because the next one usually is the same."""
+        if len(self._fields.raw) > MAX_SMALL_HEAD_BYTES:
+            self._fields = _NO_FIELDS
 
     def _received_body_part(self, length: int) -> bytes:
         """Returns the received part of the body. Stores bytes after the body for the next request."""

@@ -154,6 +154,9 @@ class SiteStream:
     def write(self, data: bytes) -> None:
         """Ignores the rest of a request's body."""
 
+    def buffered(self) -> int:
+        return 0
+
     def pause(self) -> None:
         self._is_paused = True
 

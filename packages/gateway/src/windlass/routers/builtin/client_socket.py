@@ -191,18 +191,30 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
     def pause_writing(self) -> None:
         self._blocked = True
         self._since = self._shared.now
-        self._shared.connections.unsent(self, self.transport.get_write_buffer_size())
+        self._note_buffers()
         if self._upstream is not None:
             self._upstream.pause()
 
     def resume_writing(self) -> None:
         self._blocked = False
-        self._shared.connections.sent(self)
+        self._note_buffers()
         if self._upstream is not None:
             if not self._yields:
                 self._upstream.resume()
         elif self._phase is not BUSY:
             self._advance()
+
+    def _note_buffers(self) -> None:
+        """Records the bytes in the full buffers of this connection and of the one to its instance."""
+        size = self.transport.get_write_buffer_size() if self._blocked else 0
+        if self._paused:
+            size += len(self._held.held)
+            if self._upstream is not None:
+                size += self._upstream.buffered()
+        if size:
+            self._shared.connections.unsent(self, size)
+        else:
+            self._shared.connections.sent(self)
 
     def yield_turn(self) -> None:
         """Takes no more of the answer until other clients had a turn."""
@@ -231,11 +243,13 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
         elif self._is_readable():
             self._paused = True
             self.transport.pause_reading()
+            self._note_buffers()
 
     def _resume_reading(self) -> None:
         if self._paused and self._is_readable():
             self._paused = False
             self.transport.resume_reading()
+            self._note_buffers()
 
     def _is_readable(self) -> bool:
         return not (self._phase is LOST or self._eof or self.transport.is_closing())

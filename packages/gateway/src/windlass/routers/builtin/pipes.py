@@ -64,11 +64,15 @@ class PipeEnd(asyncio.Protocol):
         self.blocked = True
         if self.other is not None:
             self.other.flow()
+        if self._pipe is not None:
+            self._pipe.note_buffers()
 
     def resume_writing(self) -> None:
         self.blocked = False
         if self.other is not None:
             self.other.flow()
+        if self._pipe is not None:
+            self._pipe.note_buffers()
 
     def flow(self) -> None:
         """Pauses reading from this end while the other end's write buffer is full."""
@@ -145,6 +149,16 @@ class Pipe(BusyConnection):
         instance.begin()
         if instance.lost:
             client.transport.abort()
+        self.note_buffers()
+
+    def note_buffers(self) -> None:
+        """Records the bytes that the client and the instance have not taken."""
+        full = [end for end in self._ends if end.blocked and not end.lost]
+        if full:
+            size = sum(end.transport.get_write_buffer_size() for end in full)
+            self._shared.connections.unsent(self, size)
+        else:
+            self._shared.connections.sent(self)
 
     def end_lost(self) -> None:
         self._left -= 1

@@ -173,6 +173,9 @@ class Upstream(asyncio.Protocol):
         if self.client is not None:
             self.client.choose_reading()
 
+    def buffered(self) -> int:
+        return 0 if self.lost else int(self.transport.get_write_buffer_size())
+
     def pause(self) -> None:
         self._is_held_back = True
         self._choose_reading()
