@@ -216,9 +216,9 @@ def test_the_form_of_a_new_terraform_module_shows_its_input_variables(
     page.get_by_role("button", name="Read the module").click()
     expect(page.locator(".inputs")).to_contain_text("The name of the bucket")
     expect(page.get_by_label("blue.tfvars")).not_to_be_checked()
-    expect(page.get_by_label("size")).to_be_hidden()  # It has a default.
+    expect(page.get_by_label("size", exact=True)).to_be_hidden()  # It has a default.
     page.get_by_text("1 with a default").click()
-    expect(page.get_by_label("size")).to_have_attribute("placeholder", "3")
+    expect(page.get_by_label("size", exact=True)).to_have_attribute("placeholder", "3")
     page.get_by_label("bucket (required)").fill("harbour")
     page.get_by_role("button", name="Create and plan").click()
     plan = page.locator("section.panel", has_text="Plan of v1").first

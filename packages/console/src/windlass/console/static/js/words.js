@@ -22,7 +22,7 @@ const kinds = {
     deploy: "The newest version is built, and the next runs are of it. A job that runs on start runs now.", stop: "A run under way ends, and none begins until the next deployment. A job that runs on stop runs now.",
   },
   TERRAFORM: {
-    states: { RUNNING: "applied" }, done: { RUN: "Apply" }, metricsEmpty: "No run was measured in the last hour. Runs of less than some seconds are not.",
+    states: { RUNNING: "applied" }, planned: "planned, not applied", done: { RUN: "Apply" }, metricsEmpty: "No run was measured in the last hour. Runs of less than some seconds are not.",
     deploy: "The module is planned, and what the plan says is done at once: it adds, changes and destroys resources. To read a plan first, make it on the page Plan.",
     stop: "A run under way ends. The resources, their state and the outputs stay as they are.", rollback: "The module of the chosen version is planned, and what the plan says is done at once: it adds, changes and destroys resources.",
     uninstall: "All resources in the state of the module are destroyed. The service and its settings stay; the next deployment makes the resources anew.",

@@ -9,12 +9,12 @@ export const organizationForms = {
   },
   tokenForm: {
     nameExample: "deployments from CI", scopes: "What it may do", order: ["Read", "Deploy", "Write", "Admin"], expires: "How long it is valid", days: (count) => `${count} days`, year: "1 year", never: "No end", where: "Where", everywhere: "Everything", parts: "Only chosen parts", noScope: "Choose at least one.", noPart: "Choose at least one part.", nothing: "There is no project yet.",
-    partsOf: (count) => (count === 1 ? "1 part" : `${count} parts`), ends: "Ends", used: "Last used", unused: "not yet", by: "Made by", limit: "Requests", perHour: (count) => `${count} an hour`,
+    isFixed: "What it may do, where and how long cannot be changed. For something else, make a new token, and delete this one.", partsOf: (count) => (count === 1 ? "1 part" : `${count} parts`), ends: "Ends", used: "Last used", unused: "not yet", by: "Made by", limit: "Requests", perHour: (count) => `${count} an hour`,
   },
   gitTokenForm: {
     kind: "Git host", token: "Token", tokenHelp: "It is stored encrypted, and never shown again.", tryOn: "Try it on a private repository", tryHelp: "Optional: the token is kept only if it can read this repository.", ownServer: "On a server of your own", api: "Address of its API", open: "Open this page",
     appId: "App ID", installation: "Installation", installationHelp: "The number at the end of the address of the installation's page.", privateKey: "Private key",
-    server: "Server", used: "Services",
+    server: "Server", used: "Services", keptSecret: "set; leave it empty to keep it",
     workspace: "Workspace", workspaceHelp: "The name in the address of its repositories: bitbucket.org/acme.", serverMissing: "Write the address of your server, such as https://git.example.com/api/v1.", refused: (why) => `The token is not kept. ${why}`,
     steps: {
       GITHUB: ["and choose the repositories.", "Set `Contents` to read-only. For push webhooks, add `Webhooks`; for previews, `Pull requests` and `Commit statuses`, each to read and write.", "Generate the token, and paste it here."],

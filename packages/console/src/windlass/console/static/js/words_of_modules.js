@@ -21,5 +21,6 @@ export const modules = {
   },
   resources: { empty: "The state has no resources yet. Apply a plan: what it makes is listed here.", toPlan: "Open the plan", search: "Search by address", address: "Resource", isData: "only read", provider: "Provider", asOf: "Read", asJson: "All attributes as JSON" },
   create: "Create and plan", createAndApply: "Create and apply", createHelp: "A plan shows what would be made, and changes nothing. You apply it on its page.", urlMissing: "Paste the address of the repository.",
+  isMade: "its run is under way",
   move: "Move the state", moveWill: "The state is copied from its former backend to the one in the settings. Resources are not changed.",
 };

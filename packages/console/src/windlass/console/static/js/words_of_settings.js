@@ -1,7 +1,7 @@
 // Texts of sections of the settings. They are loaded with them.
 
 export const forms = {
-  source: { previews: "Previews of pull requests", previewsHelp: "An environment has them on its page Previews. Off: pull requests for this service alone get none." },
+  source: { pushes: "Pushes and pull requests", previews: "Previews of pull requests", previewsHelp: "An environment has them on its page Previews. Off: pull requests for this service alone get none." },
   build: {
     title: "How it is built", kinds: { AUTO: "Automatic", RECIPE: "As detected", DOCKERFILE: "Dockerfile" },
     abouts: { AUTO: "The Dockerfile of the repository if there is one, otherwise as detected.", RECIPE: "The language and framework that are found, with the commands below where you name them.", DOCKERFILE: "Every instruction of the Dockerfile, and nothing else." },

@@ -17,7 +17,9 @@ const LENGTHS = [["30", text.days(30)], ["90", text.days(90)], ["365", text.year
 const USUAL = "90";
 const LEAST = "Read";
 
-export async function form({ document, schema, base }) {
+export async function form({ document, schema, base, values }) {
+  if (values) return editForm(document, schema, values);
+
   const name = h("input", { autocomplete: "off", placeholder: text.nameExample, oninput: (event) => (event.target.touched = true) });
   const rest = schemaForm(document, schema, { only: ["description", "rate_limit"] });
   const scopes = Object.entries(document.resolve(document.resolve(schema.properties.scopes).items)["x-words"]).sort(([one], [other]) => text.order.indexOf(one) - text.order.indexOf(other))
@@ -47,6 +49,12 @@ export async function form({ document, schema, base }) {
       h("div", { class: "field", "data-field": "limited_to" }, h("span", { class: "field-title" }, text.where), segments(text.where, [["all", text.everywhere], ["parts", text.parts]], "all", limit), tree),
       h("details", {}, h("summary", {}, words.newService.further), rest.node)),
   };
+}
+
+// What a token may do, where and for how long is fixed when it is made.
+function editForm(document, schema, values) {
+  const form = schemaForm(document, schema, { values, only: ["name", "description", "rate_limit"] });
+  return { ...form, node: h("div", {}, h("p", { class: "muted" }, text.isFixed), form.node) };
 }
 
 // Projects, their environments, and the services in them. What is below a chosen one is in it.

@@ -3,6 +3,7 @@
 import { api } from "../api.js";
 import { h, prose } from "../dom.js";
 import { fieldError } from "../field_errors.js";
+import { title } from "../format.js";
 import { logo } from "../icons.js";
 import { field, outside } from "../parts.js";
 import { words } from "../words.js";
@@ -16,8 +17,21 @@ const KINDS = [["GITHUB", "GitHub"], [APP, "GitHub App"], ["GITLAB", "GitLab"], 
 const PAGES = { GITHUB: "https://github.com/settings/personal-access-tokens/new", [APP]: "https://github.com/settings/apps/new", GITLAB: "https://gitlab.com/-/user_settings/personal_access_tokens" };
 let tried = "";
 
-export async function form() {
-  const touch = (event) => (event.target.touched = true);
+const touch = (event) => (event.target.touched = true);
+
+// The kind of host stays. An empty secret keeps the one that is stored.
+function editForm(known) {
+  const input = (name, props = {}) => h("input", { value: known[name] ?? "", autocomplete: "off", spellcheck: "false", oninput: touch, ...props });
+  const isApp = Boolean(known.github_app_id);
+  const inputs = { name: input("name"), description: input("description"), git_api_url: input("git_api_url"), ...(isApp && { github_app_id: input("github_app_id"), github_installation_id: input("github_installation_id") }) };
+  const secret = isApp ? h("textarea", { rows: 3, class: "code", placeholder: text.keptSecret, oninput: touch }) : input("", { type: "password", autocomplete: "new-password", placeholder: text.keptSecret });
+  const titles = { name: words.columns.name, description: title("description"), git_api_url: text.api, github_app_id: text.appId, github_installation_id: text.installation };
+  const changes = () => ({ ...Object.fromEntries(Object.entries(inputs).map(([name, { value }]) => [name, value.trim()]).filter(([name, value]) => value !== String(known[name] ?? ""))), ...(secret.value && { token: secret.value }) });
+  return { changes, node: h("div", {}, Object.entries(inputs).map(([name, control]) => field(titles[name], control, "", { name })), field(isApp ? text.privateKey : text.token, secret, text.tokenHelp, { name: "token" })) };
+}
+
+export async function form({ values } = {}) {
+  if (values) return editForm(values);
   const name = h("input", { autocomplete: "off", oninput: touch });
   const token = h("input", { type: "password", autocomplete: "new-password", oninput: touch });
   const server = h("input", { placeholder: "https://git.example.com/api/v4", autocomplete: "off", oninput: touch });

@@ -13,6 +13,7 @@ import { enterOrganizationOf } from "../services.js";
 import { crumbs } from "../shell.js";
 import { badge } from "../states.js";
 import { words } from "../words.js";
+import { organizationTexts } from "../words_of_organization.js";
 
 const MOST_COLUMNS = 6;
 const SHOWN = 3; // columns of an example
@@ -53,11 +54,14 @@ export function render(state, place) {
   const make = creation && button(making(creation), () => create(state, place), { main: true, icon: "plus", needs: ["POST", path] });
   return [
     crumbs([parent.name, base], [state.title]),
-    head([kindIcon(state.family), state.title], { about: rows.length ? prose(document.describe(state.list.tags[0])) : "", actions: [make] }),
-    rows.length ? table(columns(state), rows, { to: state.canOpen && ((row) => `${path}/${row.id}`), label: state.title }) : [empty(prose(`${words.noneYet(lower(state.title))} ${document.describe(state.list.tags[0])}`), make), preview(state)],
+    head([kindIcon(state.family), state.title], { about: rows.length ? purposeOf(state) : "", actions: [make] }),
+    rows.length ? table(columns(state), rows, { to: state.canOpen && ((row) => `${path}/${row.id}`), label: state.title }) : [empty([words.noneYet(lower(state.title)), " ", purposeOf(state)], make), preview(state)],
     state.isMore && button(words.showMore, async () => (state.page++, await read(state), place.update())),
   ];
 }
+
+// What a list is for, in words of its own or those of the API.
+const purposeOf = ({ family, document, list }) => (Object.hasOwn(organizationTexts.abouts, family) ? organizationTexts.abouts[family] : prose(document.describe(list.tags[0])));
 
 // An empty page shows what will be there: the example of the API, which nobody can click or hear.
 function preview(state) {

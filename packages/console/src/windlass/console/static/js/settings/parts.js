@@ -1,6 +1,7 @@
 // The parts of a section of the settings: those that are made by hand for certain fields, and forms of the schema for all others.
 
 import { schemaForm } from "../forms.js";
+import * as automatic from "./automatic.js";
 import * as build from "./build.js";
 import * as database from "./database.js";
 import * as health from "./health.js";
@@ -18,7 +19,7 @@ import * as source from "./source.js";
 import * as storage from "./storage.js";
 
 // Each is for services that have the first of its fields. The source of a job is one field; others have several.
-const BY_HAND = [named, source, database, size, instances, health, ports, storage, schedule, build, jobSource, moduleSource, moduleInputs, moduleProgram, moduleState];
+const BY_HAND = [named, source, database, size, instances, health, ports, storage, schedule, build, jobSource, moduleSource, moduleInputs, moduleProgram, moduleState, automatic];
 
 /** Makes the parts of a section, in the order of its fields. `schema`: of what can be changed. */
 export function partsOf({ document, schema, service, path }, names) {

@@ -52,7 +52,7 @@ function thePlan(state, place, plan, make) {
   const apply = plan.applicable && button(text.apply, () => applyIt(state, place, plan), { main: true, disabled: Boolean(underWay(state)), key: "apply", needs: ["POST", `${state.path}/deploy`] });
   return h("section", { class: "panel" },
     h("header", { class: "head" },
-      h("div", {}, h("h2", {}, deploymentLink(state.path, { id: plan.deployment_id }, titleOf(state, plan))), h("p", { class: "muted" }, ago(plan.created_at), " · ", plan.applicable ? text.isTrue : text.isPast)),
+      h("div", {}, h("h2", {}, deploymentLink(state.path, { id: plan.deployment_id }, titleOf(state, plan))), h("p", { class: "muted" }, ago(plan.created_at), " · ", plan.applicable ? text.isTrue : underWay(state)?.id === plan.deployment_id ? modules.isMade : text.isPast)),
       h("div", { class: "actions" }, make, apply)),
     h("p", { class: "counts" }, COUNTS.map(([name, sign, kind]) => h("span", { class: plan[name] ? `count ${kind}` : "count" }, h("strong", {}, `${sign}${plan[name]}`), ` ${text.counts[name]}`))),
     plan.resources.length > 0 ? h("ul", { class: "plain resources" }, plan.resources.map(resource)) : h("p", { class: "muted" }, text.noChange),
