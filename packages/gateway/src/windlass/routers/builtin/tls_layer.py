@@ -16,6 +16,12 @@ from windlass.base.http_in.bounds import Bounds
 
 _MAX_RECORD_BYTES: Final = 16 * 1024
 """Maximum size of the content of a TLS record. A read returns one record at most, and all of it."""
+_SLICE_BYTES: Final = 8 * 1024
+"""Number of received bytes that the library gets at once. It may find hundreds of messages in them that ask
+for new keys, and answers each."""
+_MAX_REPLY_BYTES: Final = 2048
+"""Size of all answers of the library after the handshake of a connection. An answer has 27 bytes, and a
+client needs new keys every 16 million records."""
 
 
 class TlsLayer(asyncio.Protocol):
@@ -30,6 +36,7 @@ class TlsLayer(asyncio.Protocol):
         "_outgoing",
         "_protocol",
         "_raw",
+        "_reply_bytes",
         "_timer",
         "_tls",
     )
@@ -54,6 +61,7 @@ class TlsLayer(asyncio.Protocol):
         self._raw: Any = None
         self._error: Exception | None = None
         self._is_closing = False
+        self._reply_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
 
     # The protocol of the event loop's transport
@@ -64,13 +72,17 @@ class TlsLayer(asyncio.Protocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._incoming.write(data)
-        if self._is_closing:
-            self._part()
-        elif self._protocol is None:
-            self._continue_handshake()
+        if self._is_closing or self._protocol is None:
+            for at in range(0, len(data), _SLICE_BYTES):
+                self._incoming.write(data[at : at + _SLICE_BYTES])
+                if self._is_closing:
+                    self._part()
+                elif self._protocol is None:
+                    self._continue_handshake()
+                else:
+                    self._read()
         else:
-            self._read()
+            self._read(data)
 
     def pause_writing(self) -> None:
         if self._protocol is not None:
@@ -118,33 +130,48 @@ class TlsLayer(asyncio.Protocol):
 
     # Reading
 
-    def _read(self) -> None:
-        incoming, read = self._incoming, self._tls.read
+    def _read(self, data: bytes = b"") -> None:
+        """Passes on what the library has, and what is in further bytes."""
         pieces: list[bytes] = []
-        is_end = False
-        try:
-            while incoming.pending:
-                piece = read(_MAX_RECORD_BYTES)
-                if not piece:
-                    is_end = True
-                    break
-                pieces.append(piece)
-        except ssl.SSLWantReadError:
-            pass  # the rest of a record is still to come
-        except ssl.SSLZeroReturnError:
-            is_end = True
-        except OSError as error:
-            self._flush()
-            self._error = error
-            self.abort()
-            return
-        if self._outgoing.pending:
-            self._flush()
+        is_end, at = False, 0
+        while True:
+            if at < len(data):
+                self._incoming.write(data[at : at + _SLICE_BYTES])
+                at += _SLICE_BYTES
+            try:
+                is_end = self._decrypt(pieces)
+            except OSError as error:
+                self._flush()
+                self._error = error
+                self.abort()
+                return
+            if is_end or at >= len(data):
+                break
         if pieces:
             self._protocol.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if is_end and not self._is_closing:
             self._protocol.eof_received()
             self.close()
+
+    def _decrypt(self, pieces: list[bytes]) -> bool:
+        """Adds the content of all complete records. Returns whether the client has closed. Raises OSError."""
+        incoming, read = self._incoming, self._tls.read
+        try:
+            while incoming.pending:
+                piece = read(_MAX_RECORD_BYTES)
+                if not piece:
+                    return True
+                pieces.append(piece)
+        except ssl.SSLWantReadError:
+            pass  # the rest of a record is still to come
+        except ssl.SSLZeroReturnError:
+            return True
+        if size := self._outgoing.pending:
+            self._flush()
+            self._reply_bytes += size
+            if self._reply_bytes > _MAX_REPLY_BYTES:
+                raise ConnectionAbortedError("the client asks for new keys again and again")
+        return False
 
     # Closing
 
