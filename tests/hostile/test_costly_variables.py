@@ -16,6 +16,7 @@ from windlass.control.services import finding
 from windlass.core.words import masking
 from windlass.core.words.masking import Mask
 from windlass.core.words.variables import (
+    MAX_MENTIONS,
     MAX_UNKNOWN_NAMES,
     DeclaredVariable,
     UnresolvableVariable,
@@ -41,6 +42,31 @@ def test_values_mention_a_limited_number_of_names_without_a_variable(above: int)
             resolve([level])
         return
     assert len(resolve([level]).missing) == MAX_UNKNOWN_NAMES
+
+
+@pytest.mark.parametrize("above", [0, 1])
+@pytest.mark.parametrize("is_file", [False, True])
+def test_values_and_files_mention_names_a_limited_number_of_times(above: int, is_file: bool):
+    """An empty value makes no other value longer, however often it is mentioned."""
+    path = "/etc/app.conf" if is_file else ""
+    counts = [MAX_MENTIONS // 2, MAX_MENTIONS // 2 + above]
+    level = [
+        DeclaredVariable(
+            id=f"{number}", key=f"K{number}", value="{{A}}" * count, mount_path=f"{path}{number}" * is_file
+        )
+        for number, count in enumerate(counts)
+    ]
+    level.append(DeclaredVariable(id="a", key="A"))
+    if above:
+        with pytest.raises(UnresolvableVariable, match="more than 20000 times"):
+            resolve([level])
+        return
+    resolved = resolve([level])
+    assert {*resolved.variables.values(), *resolved.files.values()} <= {
+        "",
+        b"",
+        *(f"{path}{n}" for n in range(2)),
+    }
 
 
 @pytest.mark.timeout(20)

@@ -34,6 +34,9 @@ MAX_REFERENCE_DEPTH: Final = 32
 MAX_UNKNOWN_NAMES: Final = 1000
 """Maximum number of different names that values mention and that no variable has. They are part of the digest
 of a service, with which each status is compared."""
+MAX_MENTIONS: Final = 20_000
+"""Maximum number of mentions in all values and files of a service. An empty value can be mentioned any number
+of times without making another one longer."""
 _MIN_SIMILARITY: Final = 0.85
 _MAX_CORRECTED_NAMES: Final = 10
 """Maximum number of unknown names for which a similar name is looked for."""
@@ -185,6 +188,7 @@ class _Expansion:
         self.used: set[str] = set()
         self.missing: set[str] = set()
         self._entries = entries
+        self._mentions = 0
         self._told: set[tuple[str, str]] = set()
         """The key of each value, with each unknown name, of which a warning was given."""
         self._similar: dict[str, str] = {}
@@ -241,6 +245,12 @@ class _Expansion:
 
     def _text_parts(self, entry: DeclaredVariable) -> Iterable[_Text]:
         pieces = _MENTION_PATTERN.split(entry.value)
+        self._mentions += len(pieces) // 2
+        if self._mentions > MAX_MENTIONS:
+            raise UnresolvableVariable(
+                f"{entry.key}: mentions names, more than {MAX_MENTIONS} times with other values: write what "
+                "they stand for in its place, or make it a file without interpolation"
+            )
         for place, piece in enumerate(pieces):
             if place % 2 == 0:
                 yield _sized_text(piece, secret=entry.secret)

@@ -26,7 +26,7 @@ async def list_applications(ctx: Context, call: Call) -> Reply:
     bodies: list[bytes] = []
     for row in await source.resources.of_parent(database.parent, application.name):
         await share.pause()
-        if await sight.includes(row.family, row.id, row.parent) and database.id in await used.of(row):
+        if await sight.includes(row.family, row.id, row.parent) and await used.includes(row, database):
             bodies.append(in_dialect(call, row.body, application))
     return Reply(results(bodies))
 

@@ -104,8 +104,12 @@ def _without_secrets_above(levels: Sequence[Row], rows: Sequence[Sequence[Row]])
 
 def is_used(ctx: Context, row: Row, used: Collection[str]) -> bool:
     """Returns whether a variable refers to, or is an alias of, a variable of this service."""
-    keys = ctx.kinds[row.family].counted_keys(row.id, _name(row))
-    return any(identity(row.id, key) in used for key in keys)
+    return any(identity(row.id, key) in used for key in counted_keys(ctx, row))
+
+
+def counted_keys(ctx: Context, service: Row) -> Collection[str]:
+    """Returns the keys of the variables of a service that affect the services that use them."""
+    return ctx.kinds[service.family].counted_keys(service.id, _name(service))
 
 
 def _name(row: Row) -> str:
