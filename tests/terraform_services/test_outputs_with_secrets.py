@@ -3,6 +3,8 @@ sensitive; and very many resources."""
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
@@ -11,7 +13,8 @@ from tests.terraform_services.test_settings import body
 from tests.variables.town import inputs
 from tests.world import World
 from windlass.store import Tx
-from windlass.terraform import operations
+from windlass.terraform import kind, operations
+from windlass.terraform.state_files import StateFile, read_state
 from windlass.terraform.states import add_version
 
 MADE = "made-by-the-module-7f3a"
@@ -61,6 +64,38 @@ async def test_no_list_shows_an_output_that_contains_a_secret_input_value(world:
             shown = (await world.get(base + path)).body
             assert SECRET.encode() not in shown, path
             assert MADE.encode() not in shown, path
+
+
+async def test_the_state_is_read_once_for_all_lists_of_its_outputs(monkeypatch, world: World):
+    """A state may have megabytes, and changes read the outputs of all services of the environment, too."""
+    read = []
+
+    def counted(content: bytes) -> StateFile:
+        read.append(content)
+        return read_state(content)
+
+    monkeypatch.setattr(kind, "read_state", counted)
+    environment = await world.environment()
+    service = await world.made(f"/environment/{environment}/terraform", body())
+
+    async def listed() -> set[str]:
+        path = f"/compat/environment/{environment}/environmentVariable?page_size=100"
+        variables = (await world.get(path))["results"]
+        return {
+            one["value"] for one in variables if "TERRAFORM" in one["key"] and one["key"].endswith("_SIZE")
+        }
+
+    for number in (1, 2):
+        content = {"version": 4, "serial": number, "outputs": {"size": {"value": f"of {number}"}}}
+
+        async def store(tx: Tx, content: bytes = msgspec.json.encode(content)) -> None:
+            row = await tx.resources.get(service)
+            assert row is not None
+            await add_version(world.installation.ctx, tx, row, service, content)
+
+        await world.installation.ctx.store.write(store)
+        assert await listed() == await listed() == {f"of {number}"}
+        assert len(read) == number
 
 
 @pytest.mark.parametrize("most", [2, operations.MAX_LISTED_RESOURCES])

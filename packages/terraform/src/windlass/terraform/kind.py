@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
@@ -91,11 +92,11 @@ from windlass.terraform.run_programs import (
 )
 from windlass.terraform.run_requests import TerraformRunApi
 from windlass.terraform.settings import TerraformSettings
-from windlass.terraform.state_files import shared_outputs
+from windlass.terraform.state_files import StateFile, read_state, shared_outputs
 from windlass.terraform.states import (
     CredentialHolder,
+    content_of,
     describe_lock,
-    newest_state,
     run_credential,
 )
 
@@ -391,12 +392,30 @@ def _is_watched(spec: Terraform) -> bool:
 # Runs
 
 
-async def _outputs(ctx: Context, reads: Reads, service: Row) -> list[BuiltIn]:
+_MAX_CACHED_STATES: Final = 256
+_known_outputs: OrderedDict[tuple[str, str], Sequence[BuiltIn]] = OrderedDict()
+"""The outputs of states, by the id of a version and the tag of its service. A state may have megabytes, and
+each list of variables and each deployment needs the outputs of all services of the environment."""
+
+
+async def _outputs(ctx: Context, reads: Reads, service: Row) -> Sequence[BuiltIn]:
+    """Returns the outputs of the newest state as variables."""
+    version = await reads.terraform.newest(service.id)
+    if version is None:
+        return ()
+    key = version.id, service.tag
+    if key not in _known_outputs:
+        content = await content_of(ctx, reads, version)
+        _known_outputs[key] = _outputs_in(ctx, service, read_state(content)) if content else ()
+        if len(_known_outputs) > _MAX_CACHED_STATES:
+            _known_outputs.popitem(last=False)
+    _known_outputs.move_to_end(key)
+    return _known_outputs[key]
+
+
+def _outputs_in(ctx: Context, service: Row, state: StateFile) -> Sequence[BuiltIn]:
     """Returns the outputs as variables. An output that contains the value of a secret variable or a sensitive
     output is marked as secret, even if the module does not declare it as sensitive."""
-    _, state = await newest_state(ctx, reads, service.id)
-    if state is None:
-        return []
     mask = output_mask(ctx, service, state)
     prefix, _ = prefixes_of(terraform.enum_value, service.id)
     return [
