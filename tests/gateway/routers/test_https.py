@@ -28,6 +28,7 @@ from tests.gateway.routers.secure_town import (
 from tests.gateway.routers.sites import made
 from tests.gateway.routers.town import SHOP, Heard, Town, make_town, reply, request, until
 from windlass.routers.builtin import BuiltinRouter
+from windlass.routers.builtin import https_port as https_port_module
 from windlass.routers.builtin.https_port import TlsContexts
 from windlass.routers.router import Challenge, Listen, RouteError
 from windlass.routers.rules import RouteRules
@@ -240,6 +241,23 @@ async def test_contexts_that_were_not_used_for_longest_are_dropped(town: Town) -
     assert contexts.of("4") is kept
     table.put("4", issue("4.example.com"))
     assert contexts.of("4") is not kept
+
+
+@pytest.mark.parametrize(("names", "least", "most"), [(1, 20, 20), (800, 2, 10)])
+async def test_contexts_of_large_certificates_are_kept_up_to_a_size(
+    town: Town, names: int, least: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(https_port_module, "_MAX_CONTEXT_BYTES", 1024 * 1024)
+    table = town.router._shared.certificates
+    contexts, certificate = TlsContexts(table), issue(*(f"{number}.example.com" for number in range(names)))
+    for number in range(20):
+        table.put(f"{number}", certificate)
+        contexts.of(f"{number}")
+    kept = len(contexts)
+    assert least <= kept <= most
+    for _ in range(3):
+        contexts.of("19")
+    assert len(contexts) == kept
 
 
 async def test_a_certificate_that_cannot_be_read_refuses_only_its_own_names(town: Town) -> None:

@@ -51,6 +51,12 @@ _MAX_COUNTED_NAMES: Final = 100
 _LOGGED_NAMES: Final = 5
 _MAX_CACHED_CONTEXTS: Final = 1024
 """Number of certificates whose contexts are kept in memory. One takes 18 KiB, and a millisecond to make."""
+_MAX_CONTEXT_BYTES: Final = 64 * 1024 * 1024
+"""Memory of all contexts. One with thousands of names takes a megabyte."""
+_CONTEXT_BYTES: Final = 18 * 1024
+_USUAL_CHAIN_BYTES: Final = 8 * 1024
+_BYTES_PER_CHAIN_BYTE: Final = 16
+"""Memory for each further byte of a chain of certificates."""
 MakeClient = Callable[[Sequence[str], str], asyncio.Protocol]
 """Creates the protocol of a connection after its handshake, from the names of its certificate and the
 client's address."""
@@ -62,8 +68,9 @@ class TlsContexts:
     def __init__(self, certificates: CertificateTable, limit: int = _MAX_CACHED_CONTEXTS) -> None:
         self._certificates = certificates
         self._most = limit
-        self._held: OrderedDict[str, tuple[str, ssl.SSLContext]] = OrderedDict()
-        """Contexts by the id of the certificate, each with the hash of the certificate."""
+        self._held: OrderedDict[str, tuple[str, ssl.SSLContext, int]] = OrderedDict()
+        """Contexts by the id of the certificate, each with the hash of the certificate, and its size."""
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._held)
@@ -71,12 +78,25 @@ class TlsContexts:
     def of(self, id: str) -> ssl.SSLContext:
         """Raises LookupError, OSError or ValueError if the certificate cannot be read."""
         digest = self._certificates.facts(id).digest
-        found = self._held.pop(id, None)
-        context = found[1] if found and found[0] == digest else make_context(self._certificates.read(id))
-        self._held[id] = digest, context
-        if len(self._held) > self._most:
-            self._held.popitem(last=False)
-        return context
+        found = self._held.get(id)
+        if found is None or found[0] != digest:
+            certificate = self._certificates.read(id)
+            found = digest, make_context(certificate), _context_bytes(len(certificate.chain))
+        self._drop(id)
+        self._held[id] = found
+        self._bytes += found[2]
+        while len(self._held) > self._most or (self._bytes > _MAX_CONTEXT_BYTES and len(self._held) > 1):
+            self._drop(next(iter(self._held)))
+        return found[1]
+
+    def _drop(self, id: str) -> None:
+        if dropped := self._held.pop(id, None):
+            self._bytes -= dropped[2]
+
+
+def _context_bytes(chain: int) -> int:
+    """Returns about how much memory a context takes, by the size of its chain of certificates."""
+    return _CONTEXT_BYTES + _BYTES_PER_CHAIN_BYTE * max(0, chain - _USUAL_CHAIN_BYTES)
 
 
 class HttpsPort:
