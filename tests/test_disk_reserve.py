@@ -333,7 +333,7 @@ def test_the_reserve_of_a_small_disk_is_a_twentieth_of_its_bytes_and_inodes(tmp_
 def test_fruitless_disk_measurements_are_postponed_until_more_is_written(tmp_path: Path):
     watch = DiskWatch(tmp_path, 0)
     assert watch.is_due(room())
-    watch.postpone(room(), took=60)
+    watch.postpone(room(), duration=60)
     assert not watch.is_due(room())
     assert watch.is_due(room(free=90 * MIB))
 

@@ -204,5 +204,5 @@ def test_generated_examples_show_all_answer_fields_and_only_required_body_fields
         "until": {"type": "string", "nullable": True, "default": None},
     }
     thing = {"type": "object", "properties": fields, "required": ["name"]}
-    assert Samples({}, whole=False).of(thing) == {"name": "shop"}
-    assert Samples({}, whole=True).of(thing) == {"name": "shop", "note": "", "until": None}
+    assert Samples({}, is_complete=False).of(thing) == {"name": "shop"}
+    assert Samples({}, is_complete=True).of(thing) == {"name": "shop", "note": "", "until": None}

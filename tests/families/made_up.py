@@ -82,7 +82,7 @@ tier = Family(
     "tier",
     Tier,
     parent=environment,
-    created=200,
+    created_status=200,
     actions=(
         put(
             "addService",

@@ -58,7 +58,7 @@ def issuer(clock) -> CodeIssuer:
 async def world(database_url, clock, issuer: CodeIssuer) -> AsyncIterator[World]:
     options = {"clock": clock, "fetcher": issuer.fetch, "out": issuer}
     async with make_world(database_url, oidc_providers=provider_of(issuer), **options) as made:
-        streams = made.installation.app._streams = Streams(quiet=1000.0, ask=0.05)
+        streams = made.installation.app._streams = Streams(quiet=1000.0, ping_interval=0.05)
         made.installation.app._executions._streams = streams
         yield made
 

@@ -45,7 +45,7 @@ async def test_a_log_websocket_closes_when_its_token_is_revoked(world, address, 
     ("ask", "ends"), [(0.05, True), (1000.0, False)], ids=["token checked soon", "token checked late"]
 )
 async def test_a_quiet_websocket_ends_soon_after_its_token_is_revoked(world, app, ask, ends):
-    world.installation.app._streams = Streams(quiet=1000.0, ask=ask)
+    world.installation.app._streams = Streams(quiet=1000.0, ping_interval=ask)
     token = await world.new_token("Read")
     [known] = (await world.get(f"/organization/{world.org}/apiToken"))["results"]
     async with (

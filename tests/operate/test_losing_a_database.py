@@ -318,7 +318,7 @@ async def a_restored_backup_leaves_what_was_made_since(site: Site) -> None:
     with pytest.raises(CommandRefused, match="without a record then: services"):
         await restore(site.settings, site.backup, force=False)
     told: list[str] = []
-    await restore(site.settings, site.backup, force=True, tell=told.append)
+    await restore(site.settings, site.backup, force=True, report_progress=told.append)
     assert await site.all_of_it() == before
     assert f"services {len(services - known)} (" in told[0]
     assert "windlass serve --adopt" in await site.refuses()

@@ -274,7 +274,7 @@ def test_groups_of_installations_that_are_gone_are_removed_after_a_day_and_those
         cgroups.enter([str(used[0])], program.pid)
         for hours, there in ((0, [*gone, *used]), (23, [*gone, *used]), (24, used)):
             now = hours * 3600.0
-            groups.remove([delegated], own="service.2.")
+            groups.remove([delegated], name_prefix="service.2.")
             assert [group for group in (*gone, *used) if group.parent.exists()] == there
         program.kill()
 

@@ -198,15 +198,15 @@ async def test_a_moved_data_directory_is_not_recreated(tmp_path, monkeypatch, is
     data.rename(aside)
     if is_made_with_parents:
         monkeypatch.setattr(store, "_make_home", lambda home: home.mkdir(parents=True, exist_ok=True))
-        async with store.held(KEY, make=True):
+        async with store.held(KEY, may_create=True):
             assert data.exists()
         return
     with pytest.raises(FileNotFoundError):
-        async with store.held(KEY, make=True):
+        async with store.held(KEY, may_create=True):
             pass
     assert not data.exists()
     aside.rename(data)
-    async with store.held(KEY, make=True) as home:
+    async with store.held(KEY, may_create=True) as home:
         assert home == store.home(KEY)
 
 

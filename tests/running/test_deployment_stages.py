@@ -333,7 +333,7 @@ async def test_no_service_is_lost_and_the_order_is_total_after_any_changes(
         elif step in {BEFORE, AFTER}:
             word = "moveAfter" if step == AFTER else "moveBefore"
             assert (await shared.put(f"/deploymentStage/{chosen[0]}/{word}/{target[0]}")).status == 200
-            order = moved(order, chosen, target, after=step == AFTER)
+            order = moved(order, chosen, target, is_after=step == AFTER)
         elif step == PLACE and services:
             service = services[other % len(services)]
             assert (await place(shared, chosen[0], service)).status == 200
@@ -359,7 +359,7 @@ async def test_no_service_is_lost_and_the_order_is_total_after_any_changes(
 def test_a_move_keeps_all_others_in_their_order(order: list[int], data: st.DataObject):
     subject, other = data.draw(st.sampled_from(order)), data.draw(st.sampled_from(order))
     after = data.draw(st.booleans())
-    new = moved(order, subject, other, after=after)
+    new = moved(order, subject, other, is_after=after)
     assert [item for item in new if item != subject] == [item for item in order if item != subject]
     assert sorted(new) == sorted(order)
     if subject != other:

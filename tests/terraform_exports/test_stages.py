@@ -63,7 +63,7 @@ def applied(exported: ExportedStages, services: list[StageMember]) -> list[list[
             order.append(name)
             for field, after in (("is_after", True), ("is_before", False)):
                 if field in fields:
-                    order = moved(order, name, named(fields[field], placed), after=after)
+                    order = moved(order, name, named(fields[field], placed), is_after=after)
     return [members for stage in order if (members := [id for id in homes if placed[id] == stage])]
 
 

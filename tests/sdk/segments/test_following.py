@@ -65,7 +65,7 @@ async def test_a_follower_resumes_after_its_last_line(log: Segments):
     log.append("a", numbered(0, 500, 50))
     found = log.tail("a", 500)
     for number in (0, 250, 499):
-        reader = Reader(log.follow("a", 3, after=json.loads(found[number])["id"]))
+        reader = Reader(log.follow("a", 3, after_line=json.loads(found[number])["id"]))
         log.append("a", said("more"))
         assert (await reader.has(499 - number + 1))[-1] == "more"
         assert reader.lines[: 499 - number] == [one.message for one in numbered(number + 1, 500, 50)]
@@ -75,7 +75,7 @@ async def test_a_follower_resumes_after_its_last_line(log: Segments):
 @pytest.mark.parametrize("id", ["nonsense", "00000000-0000-8000-8000-000000000000", ""])
 async def test_a_follower_learns_that_its_last_line_is_gone(log: Segments, id: str):
     log.append("a", numbered(0, 5))
-    reader = Reader(log.follow("a", 2, after=id))
+    reader = Reader(log.follow("a", 2, after_line=id))
     assert await reader.has(3) == ["GONE", "line 3", "line 4"]
     await reader.stop()
 

@@ -60,7 +60,7 @@ class ListOfLines(RuleBasedStateMachine):
 
     @rule()
     def rotate(self) -> None:
-        self.log.expire("a", before=0, renewed=NOON * 2)
+        self.log.expire("a", cutoff=0, renewed=NOON * 2)
 
     @rule()
     def follow(self) -> None:

@@ -32,12 +32,12 @@ def test_a_full_log_keeps_its_newest_lines_and_does_not_grow_without_end(root: P
 def test_expired_log_lines_are_deleted_by_segment_and_also_in_an_idle_stream(log: Segments, root: Path):
     log.append("a", numbered(0, 100, 100))
     log.append("a", [OutputLine(NOON + 3 * DAY, "young")])
-    log.expire("a", before=NOON + DAY, renewed=NOON - DAY)
+    log.expire("a", cutoff=NOON + DAY, renewed=NOON - DAY)
     assert "young" in whole(log)
     assert len(whole(log)) < 40  # other lines of the same segment
-    log.expire("a", before=NOON + DAY, renewed=NOON + 4 * DAY)
+    log.expire("a", cutoff=NOON + DAY, renewed=NOON + 4 * DAY)
     assert "young" in whole(log)
-    log.expire("a", before=NOON + 4 * DAY, renewed=NOON + 5 * DAY)
+    log.expire("a", cutoff=NOON + 4 * DAY, renewed=NOON + 5 * DAY)
     assert whole(log) == []
     log.append("a", said("again"))
     assert whole(log) == ["again"]

@@ -25,15 +25,15 @@ class AbandonedGroups:
     def __init__(self) -> None:
         self._empty_since: dict[Path, float] = {}
 
-    def remove(self, bases: Iterable[Path], own: str) -> None:
+    def remove(self, bases: Iterable[Path], name_prefix: str) -> None:
         """Removes groups that were empty at each call for a day, except those whose name begins with
-        `own`."""
+        `name_prefix`."""
         now = time.monotonic()
         self._empty_since = {
             group: self._empty_since.get(group, now)
             for base in bases
             for group in _empty_groups(base)
-            if not group.name.startswith(own)
+            if not group.name.startswith(name_prefix)
         }
         for group, since in self._empty_since.items():
             if now - since >= _ABANDONED_SECONDS:

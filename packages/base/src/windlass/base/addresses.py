@@ -118,14 +118,14 @@ async def resolve(name: str, port: int) -> Sequence[Address]:
     return [ip_address(address) for address in dict.fromkeys(str(entry[4][0]) for entry in entries)]
 
 
-async def in_a_thread(ask: Callable[[], T]) -> T:
+async def in_a_thread(function: Callable[[], T]) -> T:
     """Runs a function in its own daemon thread, which does not delay the end of the process.
 
     Resolving a name takes half a minute if its name server is silent. uvloop resolves names in two threads,
     and asyncio shares a few threads between all its work: some such names would block all other lookups.
     """
     answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    threading.Thread(target=answer_with, args=(answer, ask), name="name lookup", daemon=True).start()
+    threading.Thread(target=answer_with, args=(answer, function), name="name lookup", daemon=True).start()
     return await answer
 
 

@@ -153,15 +153,15 @@ class Cgroups:
             for group in base.glob(f"{STEPS_PREFIX}*.{org}")
         )
 
-    def tidy(self, find: Callable[[], Collection[str]]) -> None:
+    def tidy(self, find_groups: Callable[[], Collection[str]]) -> None:
         """Removes groups of ended instances, which a killed server may have left behind, here or in other
         installations.
 
-        `find` returns the names of all instances.
+        `find_groups` returns the names of all instances.
         """
         groups = [group for base in self._base_groups() for group in base.glob(f"{self._prefix()}*/*/")]
         # Instances are listed after the groups, so that the group of a new instance is not removed.
-        known = find()
+        known = find_groups()
         remove(str(group) for group in groups if group.name not in known)
         self._abandoned.remove(self._base_groups(), self._prefix())
 

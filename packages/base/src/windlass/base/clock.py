@@ -61,13 +61,13 @@ class SystemClock:
         self._expires_after = 0
         """The uptime until which nothing is deleted for its age."""
 
-    def follow(self, shown: int, took: int) -> int:
-        """Follows another clock that showed the time `shown` within the last `took` milliseconds.
+    def follow(self, shown: int, duration: int) -> int:
+        """Follows another clock that showed the time `shown` within the last `duration` milliseconds.
 
         Returns the milliseconds by which this clock was ahead; 0 if it may have been right.
         """
-        own, present = self._read(), shown + took // 2
-        differs = abs(own - present) > _TOLERANCE_MS + took // 2
+        own, present = self._read(), shown + duration // 2
+        differs = abs(own - present) > _TOLERANCE_MS + duration // 2
         if self._ahead is None:
             self._last = 0  # the first correction may set the clock back
         if differs or self._ahead is None:
@@ -115,10 +115,10 @@ class SystemClock:
             extra={"days": step // DAY, "time": stamp(self.now())},
         )
 
-    def _advance_slowly(self, read: int) -> int:
+    def _advance_slowly(self, clock_reading: int) -> int:
         if self._set_back is None:
             self._set_back = self._last, uptime()
-            if (behind := self._last - read) > _MIN_REPORTED_DIFFERENCE:
+            if (behind := self._last - clock_reading) > _MIN_REPORTED_DIFFERENCE:
                 _log.warning(
                     "restart the server if the clock is right now: it was set back, and the server goes on "
                     "from where it was, at nine tenths of the pace",
@@ -149,6 +149,6 @@ def _format_seconds(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-def instant(moment: datetime) -> int:
+def instant(date_time: datetime) -> int:
     """Returns an aware datetime as milliseconds since the epoch."""
-    return (moment - EPOCH) // (datetime.resolution * 1000)
+    return (date_time - EPOCH) // (datetime.resolution * 1000)

@@ -109,9 +109,10 @@ class DiskShare(Struct, frozen=True):
     def __add__(self, other: DiskShare) -> DiskShare:
         return DiskShare(self.own + other.own, self.changed + other.changed, self.stored + other.stored)
 
-    def grown_from(self, before: int) -> DiskShare:
-        """Returns this share with the changed bytes limited to the growth of the volumes since `before`."""
-        grown, changed = max(0, self.stored - before), self.changed
+    def grown_from(self, previous_bytes: int) -> DiskShare:
+        """Returns this share with the changed bytes limited to the growth of the volumes since
+        `previous_bytes`."""
+        grown, changed = max(0, self.stored - previous_bytes), self.changed
         bounded = structs.replace(
             changed, bytes=min(changed.bytes, grown), new_bytes=min(changed.new_bytes, grown)
         )
@@ -146,9 +147,9 @@ def disk_spaces(folder: Path, reserve: int) -> list[DiskSpace]:
     return [DiskSpace(unit, free, whole, int(whole * part)) for unit, free, whole in counted if whole]
 
 
-def bytes_per_file(spaces: Collection[DiskSpace]) -> int:
+def bytes_per_file(disk_spaces: Collection[DiskSpace]) -> int:
     """Returns the disk's bytes per available inode; 0 if the file system does not limit its files."""
-    whole = {space.unit: space.whole for space in spaces}
+    whole = {space.unit: space.whole for space in disk_spaces}
     return whole["bytes"] // whole["files"] if "files" in whole else 0
 
 
@@ -197,9 +198,9 @@ class DiskWatch:
                 return structs.replace(space, lost=lost, hour_lost=hour_lost, most_at=at)
         return None
 
-    def _note(self, spaces: Iterable[DiskSpace], now: float) -> None:
-        self._seconds.append({space.unit: space.free for space in spaces})
-        free = {space.unit: (space.free, now) for space in spaces}
+    def _note(self, disk_spaces: Iterable[DiskSpace], now: float) -> None:
+        self._seconds.append({space.unit: space.free for space in disk_spaces})
+        free = {space.unit: (space.free, now) for space in disk_spaces}
         if self._minutes and now - self._minute_began < _SECONDS_PER_MINUTE:
             before = self._minutes.pop()
             free = {unit: max(seen, before.get(unit, seen)) for unit, seen in free.items()}
@@ -210,15 +211,15 @@ class DiskWatch:
     def is_due(self, space: DiskSpace) -> bool:
         return self._pace.is_due(space.free)
 
-    def postpone(self, space: DiskSpace, took: float) -> None:
-        self._pace.postpone(space.free, took)
+    def postpone(self, space: DiskSpace, duration: float) -> None:
+        self._pace.postpone(space.free, duration)
 
 
 def heaviest(
     space: DiskSpace,
     uses: Mapping[K, DiskShare],
     orgs: Mapping[K, str] | None = None,
-    held: Mapping[str, int] | None = None,
+    usage_by_organization: Mapping[str, int] | None = None,
     payers: Collection[str] | None = None,
     environments: Mapping[K, str] | None = None,
 ) -> K | None:
@@ -232,13 +233,14 @@ def heaviest(
     instances of one organization, or an instance that fills its volume slowly, could cause the end of an
     instance of another organization. The environment is chosen next, in the same way.
 
-    `held`: the last known usage of organizations in bytes, including volumes, builds and stopped services.
+    `usage_by_organization`: the last known usage of organizations in bytes, including volumes, builds and
+    stopped services.
     `payers`: the organizations that may be chosen; None for all. `environments`: the environment of each
     instance.
     """
     own, counts_together = uses, False
     if orgs and (payers is not None or len({orgs[key] for key in uses}) > 1):
-        weights = (held or {}) if space.unit == "bytes" else {}
+        weights = (usage_by_organization or {}) if space.unit == "bytes" else {}
         own, counts_together = _within_largest_group(space, own, uses, orgs, weights, payers), True
     if environments and len({environments[key] for key in own}) > 1:
         part = _within_largest_group(space, own, uses, environments)
@@ -250,7 +252,7 @@ def heaviest(
 def _within_largest_group(
     space: DiskSpace,
     candidates: Mapping[K, DiskShare],
-    all_uses: Mapping[K, DiskShare],
+    usage: Mapping[K, DiskShare],
     groups: Mapping[K, str],
     weights: Mapping[str, int] = MappingProxyType({}),
     payers: Collection[str] | None = None,
@@ -260,7 +262,7 @@ def _within_largest_group(
     `weights`: bytes of the groups in addition to their instances.
     """
     sums: dict[str, DiskShare] = {}
-    for key, use in all_uses.items():
+    for key, use in usage.items():
         group = groups[key]
         sums[group] = sums[group] + use if group in sums else use
     possible = {groups[key] for key in candidates if payers is None or groups[key] in payers}
@@ -274,25 +276,23 @@ def _within_largest_group(
 
 
 def _largest_cause(
-    space: DiskSpace, candidates: Mapping[K, DiskShare], all_uses: Mapping[K, DiskShare]
+    space: DiskSpace, candidates: Mapping[K, DiskShare], usage: Mapping[K, DiskShare]
 ) -> K | None:
     """Returns the largest candidate among the causes of the shortage; None if there is no cause."""
     sizes = {key: use.size(space) for key, use in candidates.items()}
-    return max(
-        _causes_of_shortage(space, candidates, all_uses, sizes), key=lambda key: sizes[key], default=None
-    )
+    return max(_causes_of_shortage(space, candidates, usage, sizes), key=lambda key: sizes[key], default=None)
 
 
 def _causes_of_shortage(
     space: DiskSpace,
     candidates: Mapping[K, DiskShare],
-    all_uses: Mapping[K, DiskShare],
+    usage: Mapping[K, DiskShare],
     sizes: Mapping[K, int],
 ) -> list[K]:
     """Returns the candidates that are a cause of the shortage and large enough to be ended."""
     least = max(_MIN_USAGE[space.unit], space.free // _MIN_USAGE_DIVISOR)
-    all_own = sum(use.own.size(space) for use in all_uses.values())
-    all_new = sum(use.own.new(space) for use in all_uses.values())
+    all_own = sum(use.own.size(space) for use in usage.values())
+    all_new = sum(use.own.new(space) for use in usage.values())
 
     def is_reason(share: DiskShare) -> bool:
         # Volumes of others are left out, because a database changes large files without consuming space.
@@ -306,14 +306,15 @@ def _causes_of_shortage(
     return [key for key, use in candidates.items() if sizes[key] >= least and is_reason(use)]
 
 
-def measure(places: Iterable[Path], since: float = 0, new_since: float = 0) -> Amount:
-    """Measures files and folder trees, except files that last changed before `since`. Follows no links."""
-    return measure_with_all(places, since, new_since)[0]
+def measure(places: Iterable[Path], start_time: float = 0, new_since: float = 0) -> Amount:
+    """Measures files and folder trees, except files that last changed before `start_time`. Follows no
+    links."""
+    return measure_with_all(places, start_time, new_since)[0]
 
 
-def measure_with_all(places: Iterable[Path], since: float, new_since: float) -> tuple[Amount, int]:
+def measure_with_all(places: Iterable[Path], start_time: float, new_since: float) -> tuple[Amount, int]:
     """Measures like `measure`, and returns the bytes of all files as well, including unchanged files."""
-    count = _UsageCounter(since, new_since)
+    count = _UsageCounter(start_time, new_since)
     is_hidden, waiting = False, [str(place) for place in places]
     while waiting:
         place = waiting.pop()
@@ -338,8 +339,8 @@ def measure_with_all(places: Iterable[Path], since: float, new_since: float) -> 
 class _UsageCounter:
     """Adds up the sizes of files."""
 
-    def __init__(self, since: float, new_since: float) -> None:
-        self._since, self._new_since = since, new_since - _CLOCK_TOLERANCE_SECONDS
+    def __init__(self, start_time: float, new_since: float) -> None:
+        self._since, self._new_since = start_time, new_since - _CLOCK_TOLERANCE_SECONDS
         self._bytes = self._files = self._new_bytes = self._new_files = self.all_bytes = 0
 
     def add(self, stat_result: os.stat_result) -> None:
@@ -356,16 +357,16 @@ class _UsageCounter:
         return Amount(self._bytes, self._files, new_bytes=self._new_bytes, new_files=self._new_files)
 
 
-def unlinked(find: Callable[[], Collection[int]], folder: Path, new_since: float = 0) -> Amount:
+def unlinked(find_pids: Callable[[], Collection[int]], folder: Path, new_since: float = 0) -> Amount:
     """Measures deleted files on a folder's disk that processes still have open or mapped.
 
-    `find` returns the ids of the processes.
+    `find_pids` returns the ids of the processes.
     """
     device = folder.stat().st_dev
     files: dict[int, os.stat_result] = {}
     mapped: set[tuple[int, int]] = set()
     try:
-        for pids in measure_until_stable(find):
+        for pids in measure_until_stable(find_pids):
             if have_too_many_files(pids):
                 return Amount(is_hidden=True)
             mapped |= mapped_files(pids)

@@ -115,8 +115,8 @@ def _matches_path_or_parent(path: Sequence[str], pattern: Sequence[Part]) -> boo
     return False
 
 
-def _find_following(here: Collection[int], pattern: Sequence[Part], name: str) -> Iterator[int]:
-    for at in here:
+def _find_following(indexes: Collection[int], pattern: Sequence[Part], name: str) -> Iterator[int]:
+    for at in indexes:
         if at == len(pattern):
             continue
         if (part := pattern[at]) is None:
@@ -125,12 +125,12 @@ def _find_following(here: Collection[int], pattern: Sequence[Part], name: str) -
             yield at + 1
 
 
-def _add_indexes_after_stars(here: list[int], pattern: Sequence[Part]) -> Collection[int]:
+def _add_indexes_after_stars(indexes: list[int], pattern: Sequence[Part]) -> Collection[int]:
     """Adds the indexes after each `**`, because `**` also matches nothing."""
-    further = [at + 1 for at in here if at < len(pattern) and pattern[at] is None]
+    further = [at + 1 for at in indexes if at < len(pattern) and pattern[at] is None]
     if not further:
-        return here
-    places = {*here}
+        return indexes
+    places = {*indexes}
     for at in further:
         places.add(at)
         while at < len(pattern) and pattern[at] is None:

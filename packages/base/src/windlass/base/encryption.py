@@ -137,11 +137,11 @@ def with_id(encrypted: bytes, id: str) -> bytes:
     return head_of(id) + encrypted[1:] if encrypted.startswith(_WITHOUT_ID) else encrypted
 
 
-def _decrypt(sealing: SealingKey, body: bytes, about: bytes) -> bytes:
+def _decrypt(sealing: SealingKey, body: bytes, associated_data: bytes) -> bytes:
     nonce, rest = body[:_NONCE], body[_NONCE:]
     try:
-        data_key = sealing.wrap.decrypt(nonce, rest[:_WRAPPED], about)
-        return AESGCM(data_key).decrypt(bytes(_NONCE), rest[_WRAPPED:], about)
+        data_key = sealing.wrap.decrypt(nonce, rest[:_WRAPPED], associated_data)
+        return AESGCM(data_key).decrypt(bytes(_NONCE), rest[_WRAPPED:], associated_data)
     except (InvalidTag, ValueError) as error:
         raise CannotDecrypt("the value cannot be decrypted here") from error
 

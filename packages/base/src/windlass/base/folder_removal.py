@@ -56,12 +56,12 @@ def _erase_tree(path: Path) -> None:
     path.rmdir()
 
 
-def _open_folder(name: Path | str, at: int | None = None) -> int:
+def _open_folder(name: Path | str, folder_fd: int | None = None) -> int:
     """Opens a folder and makes it readable first. Never follows a link.
 
     A running program could replace the folder by a link, so that Windlass would change the link's target.
     """
-    pinned = os.open(name, _FOLDER | os.O_PATH, dir_fd=at)
+    pinned = os.open(name, _FOLDER | os.O_PATH, dir_fd=folder_fd)
     try:
         itself = f"/proc/self/fd/{pinned}"
         os.chmod(itself, 0o700)  # noqa: PTH101 (changes the opened folder, even if its name was reused)

@@ -131,10 +131,10 @@ class FetchedKeys:
         finally:
             self._fetching = None
 
-    def _is_within(self, span: float, since: float) -> bool:
-        """Returns whether `since` is less than `span` ago. Returns False if the clock was set back since
+    def _is_within(self, span: float, start_time: float) -> bool:
+        """Returns whether `start_time` is less than `span` ago. Returns False if the clock was set back since
         then, so that no wait is endless."""
-        return 0 <= self._now() - since < span
+        return 0 <= self._now() - start_time < span
 
 
 def _select_key(keys: Iterable[IssuerKey], alg: str, kid: str | None) -> IssuerKey:

@@ -164,10 +164,10 @@ def reap(fd: int) -> int | None:
     return status(fd, 0)
 
 
-def status(fd: int, keep: int = os.WNOWAIT) -> int | None:
+def status(fd: int, keep_count: int = os.WNOWAIT) -> int | None:
     """Returns the exit code like `reap`, but does not reap the child."""
     try:
-        status = os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG | keep)
+        status = os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG | keep_count)
     except ChildProcessError:
         return None
     if status is None:

@@ -64,7 +64,7 @@ def files_in_messages(pids: Collection[int]) -> Iterator[os.stat_result]:
                     os.close(copy)
 
 
-def _sockets(pid: int, seen: set[int]) -> Iterator[int]:
+def _sockets(pid: int, seen_inodes: set[int]) -> Iterator[int]:
     """Yields a copy of each socket of a process, if files wait in the socket."""
     with suppress(OSError):
         thread = live_thread(pid)
@@ -73,34 +73,37 @@ def _sockets(pid: int, seen: set[int]) -> Iterator[int]:
             for folder, number in open_numbers(pid):
                 with suppress(OSError):
                     link = os.readlink(f"{folder}/fd/{number}")  # noqa: PTH115 (of thousands)
-                    if not link.startswith("socket:[") or (inode := int(link[8:-1])) in seen:
+                    if not link.startswith("socket:[") or (inode := int(link[8:-1])) in seen_inodes:
                         continue
-                    seen.add(inode)
+                    seen_inodes.add(inode)
                     if _count(f"{folder}/fdinfo/{number}"):
                         yield os.dup(number) if folder == OWN_PROCESS else copy_of_file(process, number)
         finally:
             os.close(process)
 
 
-def _files_in_messages(waiting: list[int], seen: set[int], tries: Iterator[int]) -> Iterator[os.stat_result]:
-    """Yields the `stat` results of the files in the messages of the last socket in `waiting`, and closes it.
+def _files_in_messages(
+    waiting_fds: list[int], seen_inodes: set[int], remaining_tries: Iterator[int]
+) -> Iterator[os.stat_result]:
+    """Yields the `stat` results of the files in the messages of the last socket in `waiting_fds`, and closes
+    it.
 
-    Adds sockets that are inside these messages and have waiting files to `waiting`.
+    Adds sockets that are inside these messages and have waiting files to `waiting_fds`.
     """
-    with socket.socket(fileno=waiting.pop()) as sock:
+    with socket.socket(fileno=waiting_fds.pop()) as sock:
         while True:
             try:
                 for file in _peek_all(sock):
                     facts = os.fstat(file)
-                    if stat.S_ISSOCK(facts.st_mode) and facts.st_ino not in seen and _count_own(file):
-                        if len(waiting) == _MAX_SOCKETS:
+                    if stat.S_ISSOCK(facts.st_mode) and facts.st_ino not in seen_inodes and _count_own(file):
+                        if len(waiting_fds) == _MAX_SOCKETS:
                             raise UnseenFiles
-                        seen.add(facts.st_ino)
-                        waiting.append(os.dup(file))
+                        seen_inodes.add(facts.st_ino)
+                        waiting_fds.append(os.dup(file))
                     yield facts
                 return
             except _Disturbed:
-                if next(tries, None) is None:
+                if next(remaining_tries, None) is None:
                     raise UnseenFiles from None
             time.sleep(_RETRY_PAUSE)
 

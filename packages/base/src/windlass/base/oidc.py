@@ -117,12 +117,12 @@ def _read(token: str) -> _Token:
     return _Token(json_object(header), json_object(payload), f"{parts[0]}.{parts[1]}".encode(), signature)
 
 
-def _decode(part: str) -> bytes:
+def _decode(segment: str) -> bytes:
     """Decodes strict Base64url: no padding, no white space, and no stray bits at the end."""
-    if not _BASE64URL_PATTERN.fullmatch(part) or len(part) % 4 == 1:
+    if not _BASE64URL_PATTERN.fullmatch(segment) or len(segment) % 4 == 1:
         raise TokenRefused("a part of the token is not base64url")
-    raw = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
-    if base64.urlsafe_b64encode(raw).rstrip(b"=") != part.encode():
+    raw = base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
+    if base64.urlsafe_b64encode(raw).rstrip(b"=") != segment.encode():
         raise TokenRefused("a part of the token is not base64url")
     return raw
 

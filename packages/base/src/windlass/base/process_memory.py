@@ -93,10 +93,10 @@ def available_memory() -> tuple[int, int]:
     return machine.get("MemAvailable", whole), whole
 
 
-def is_memory_short(available: int, whole: int) -> bool:
+def is_memory_short(available: int, total_bytes: int) -> bool:
     """Returns whether the reserve of the machine's memory is in use."""
     return available < min(
-        max(whole // _RESERVE_DIVISOR, _MIN_RESERVE), _MAX_RESERVE, whole // _MAX_RESERVE_DIVISOR
+        max(total_bytes // _RESERVE_DIVISOR, _MIN_RESERVE), _MAX_RESERVE, total_bytes // _MAX_RESERVE_DIVISOR
     )
 
 
@@ -109,26 +109,28 @@ def _read_meminfo() -> dict[str, int]:
     return {}
 
 
-def are_above(find: FindSizes, limit: int) -> bool:
+def are_above(find_sizes: FindSizes, limit: int) -> bool:
     """Returns whether processes use more than `limit` bytes. May raise TooMuchToMeasure.
 
     Does the slow measurement, which counts shared memory once, only if a fast estimate exceeds `limit`.
     """
-    known = max(sum(sizes.values()) + sum(map(_page_tables, sizes)) for sizes in measure_until_stable(find))
+    known = max(
+        sum(sizes.values()) + sum(map(_page_tables, sizes)) for sizes in measure_until_stable(find_sizes)
+    )
     if known + hidden_files() <= limit:
         return False
-    files = max(map(_measure_memory_files, measure_until_stable(find)))
-    return known + files > limit and _with_shared_once(find, files) > limit
+    files = max(map(_measure_memory_files, measure_until_stable(find_sizes)))
+    return known + files > limit and _with_shared_once(find_sizes, files) > limit
 
 
-def used_by(find: FindSizes) -> int:
+def used_by(find_sizes: FindSizes) -> int:
     """Returns the bytes that processes use. Slow, because it counts shared memory only once. May raise
     TooMuchToMeasure."""
-    return _with_shared_once(find, max(map(_measure_memory_files, measure_until_stable(find))))
+    return _with_shared_once(find_sizes, max(map(_measure_memory_files, measure_until_stable(find_sizes))))
 
 
-def _with_shared_once(find: FindSizes, files: int) -> int:
-    return max(_sum_with(files, pids) for pids in measure_until_stable(find))
+def _with_shared_once(find_sizes: FindSizes, files: int) -> int:
+    return max(_sum_with(files, pids) for pids in measure_until_stable(find_sizes))
 
 
 def _sum_with(files: int, pids: Collection[int]) -> int:

@@ -23,14 +23,14 @@ class MeasurementInterval:
     def __init__(self) -> None:
         self._next, self._free = 0.0, 0
 
-    def is_due(self, free: int) -> bool:
+    def is_due(self, free_bytes: int) -> bool:
         """Returns whether the pause is over, or a sixteenth of the free space was used meanwhile."""
-        return time.monotonic() >= self._next or free < self._free - self._free // _USED_SPACE_DIVISOR
+        return time.monotonic() >= self._next or free_bytes < self._free - self._free // _USED_SPACE_DIVISOR
 
-    def postpone(self, free: int, took: float) -> None:
+    def postpone(self, free_bytes: int, duration: float) -> None:
         """Schedules the next measurement after one that found no instance to end. The pause limits
         measurements to a twentieth of the time, however long the shortage lasts."""
-        self._next, self._free = time.monotonic() + _PAUSE_FACTOR * took, free
+        self._next, self._free = time.monotonic() + _PAUSE_FACTOR * duration, free_bytes
 
 
 MAX_SCANS: Final = 10
@@ -47,10 +47,11 @@ def newest_first() -> list[int]:
     return sorted(pids, key=lambda pid: (newest - pid) % _MAX_PID)
 
 
-def measure_until_stable(find: Callable[[], Pids]) -> Iterator[Pids]:
-    """Yields the processes that `find` returns, and repeats this while one of them has ended meanwhile."""
+def measure_until_stable(find_pids: Callable[[], Pids]) -> Iterator[Pids]:
+    """Yields the processes that `find_pids` returns, and repeats this while one of them has ended
+    meanwhile."""
     for _ in range(MAX_SCANS):
-        pids = find()
+        pids = find_pids()
         yield pids
         if all(map(is_alive, pids)):
             return

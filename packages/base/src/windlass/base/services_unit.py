@@ -28,14 +28,14 @@ def is_of_unit(group: Path) -> bool:
     return group.name.endswith(_SUFFIX)
 
 
-def services_group(own: Path) -> Path:
+def services_group(server_group: Path) -> Path:
     """Returns the control group of the unit for services, given the group of the server's own unit."""
-    return own.with_name(f"{own.name.removesuffix(_SUFFIX)}-services{_SUFFIX}")
+    return server_group.with_name(f"{server_group.name.removesuffix(_SUFFIX)}-services{_SUFFIX}")
 
 
-def start_services_unit(own: Path) -> None:
+def start_services_unit(server_group: Path) -> None:
     """Starts the unit for services unless it runs. Logs a warning if systemd refuses."""
-    group = services_group(own)
+    group = services_group(server_group)
     if group.exists():
         return
     command = [
@@ -45,7 +45,7 @@ def start_services_unit(own: Path) -> None:
         "--collect",
         f"--unit={group.name}",
         f"--slice={group.parent.name}",
-        f"--description=Services of {own.name}",
+        f"--description=Services of {server_group.name}",
         "--property=Delegate=yes",
         "--property=TasksMax=infinity",
         "--property=OOMPolicy=continue",

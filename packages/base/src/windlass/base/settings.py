@@ -20,17 +20,22 @@ def says(
     *,
     secret: bool = False,
     opens: str = "",
-    after: str = "",
+    after_setting: str = "",
     is_folder_of_services: bool = False,
     **limits: Any,
 ) -> Meta:
     """Returns the metadata of a setting.
 
-    `opens` is the title of a new group of settings that begins with this setting. `after` is the setting that
-    precedes it in lists: a setting of the product or of the same package. `is_folder_of_services` marks a
-    folder that services may read.
+    `opens` is the title of a new group of settings that begins with this setting. `after_setting` is the
+    setting that precedes it in lists: a setting of the product or of the same package.
+    `is_folder_of_services` marks a folder that services may read.
     """
-    extra = {"secret": secret, "opens": opens, "after": after, "is_folder_of_services": is_folder_of_services}
+    extra = {
+        "secret": secret,
+        "opens": opens,
+        "after": after_setting,
+        "is_folder_of_services": is_folder_of_services,
+    }
     return Meta(description=description, extra=extra, **limits)
 
 

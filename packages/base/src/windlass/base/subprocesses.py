@@ -50,10 +50,10 @@ def close_all(*descriptors: int) -> None:
         os.close(descriptor)
 
 
-async def pump(stream: asyncio.StreamReader | None, take: Callable[[bytes], None]) -> None:
-    """Passes a program's output to `take` in chunks. Keeps only one chunk in memory."""
+async def pump(stream: asyncio.StreamReader | None, receive_data: Callable[[bytes], None]) -> None:
+    """Passes a program's output to `receive_data` in chunks. Keeps only one chunk in memory."""
     while stream and (piece := await stream.read(CHUNK_BYTES)):
-        take(piece)
+        receive_data(piece)
 
 
 async def run_together(

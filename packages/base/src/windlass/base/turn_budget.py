@@ -44,9 +44,9 @@ class TurnBudget:
     def is_spent(self) -> bool:
         return bool(self._waiting) or self._left <= 0
 
-    def book(self, took: float) -> None:
-        self._left -= took
-        self._long_step = max(took, self._long_step * _DECAY)
+    def book(self, duration: float) -> None:
+        self._left -= duration
+        self._long_step = max(duration, self._long_step * _DECAY)
         self._renew_next()
 
     def wait(self) -> asyncio.Future[None]:

@@ -93,9 +93,9 @@ def _identify_client(writer: asyncio.StreamWriter) -> tuple[int, int]:
     return user, kernel.process_namespace(process)
 
 
-async def _copy_stream(source: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
-        while data := await source.read(_CHUNK_BYTES):
+        while data := await reader.read(_CHUNK_BYTES):
             writer.write(data)
             await writer.drain()
     with suppress(OSError):

@@ -63,19 +63,19 @@ def _chart_title(metrics: Mapping[str, Any]) -> str:
     )
 
 
-def course(numbers: Numbers, width: int) -> str:
+def course(values: Numbers, width: int) -> str:
     """Draws numbers as a bar chart of at most `width` characters. Each character shows the highest number of
     its interval; a blank stands for an unknown number."""
-    step = -(-len(numbers) // width)
-    highest = [_max_number(numbers[first : first + step]) for first in range(0, len(numbers), step)]
+    step = -(-len(values) // width)
+    highest = [_max_number(values[first : first + step]) for first in range(0, len(values), step)]
     top = _max_number(highest) or 1
     return "".join(
         " " if number is None else _BLOCKS[round(number / top * (len(_BLOCKS) - 1))] for number in highest
     )
 
 
-def _max_number(numbers: Numbers) -> float | None:
-    return max((number for number in numbers if number is not None), default=None)
+def _max_number(values: Numbers) -> float | None:
+    return max((number for number in values if number is not None), default=None)
 
 
 def _rows_of(metrics: Mapping[str, Any]) -> Iterator[MetricRow]:

@@ -221,8 +221,8 @@ def path_of(template: str, values: Mapping[str, str]) -> str:
     return template.format_map({name: quote(value, safe="") for name, value in values.items()})
 
 
-def _headers(sent: Message) -> dict[str, str]:
-    return {name.lower(): value for name, value in sent.items()}
+def _headers(message: Message) -> dict[str, str]:
+    return {name.lower(): value for name, value in message.items()}
 
 
 def _error_message(answer: ApiAnswer) -> str:

@@ -33,29 +33,27 @@ def note_link(folder: Path, link: FolderLink) -> None:
         write_whole(file, _confirmation_content(folder, link), durable=False)
 
 
-def confirm_link(linked: LinkedFolder, server: str, *, sure: bool) -> None:
+def confirm_link(link: LinkedFolder, server: str, *, sure: bool) -> None:
     """Asks for confirmation of a link that this user has neither written nor confirmed. Raises InvalidUsage
     without a terminal."""
-    if sure or _is_noted(linked):
+    if sure or _is_noted(link):
         return
-    where = f"{plain(linked.link.path)} on {plain(server)}"
+    where = f"{plain(link.link.path)} on {plain(server)}"
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidUsage(
-            f"give --yes to deploy {linked.folder} to {where}: the {LINK_FILE} in it was neither written nor "
+            f"give --yes to deploy {link.folder} to {where}: the {LINK_FILE} in it was neither written nor "
             "confirmed by this user"
         )
     click.echo(
-        f"The {LINK_FILE} of {linked.folder} came with its files: you have not linked this folder.", err=True
+        f"The {LINK_FILE} of {link.folder} came with its files: you have not linked this folder.", err=True
     )
     click.confirm(f"Deploy these files to {where}?", abort=True, err=True)
-    note_link(linked.folder, linked.link)
+    note_link(link.folder, link.link)
 
 
-def _is_noted(linked: LinkedFolder) -> bool:
+def _is_noted(link: LinkedFolder) -> bool:
     try:
-        return _confirmation_file(linked.folder).read_bytes() == _confirmation_content(
-            linked.folder, linked.link
-        )
+        return _confirmation_file(link.folder).read_bytes() == _confirmation_content(link.folder, link.link)
     except OSError:
         return False
 

@@ -93,19 +93,21 @@ class ServiceDeleted(CommandFailed):
         super().__init__(f"create {name} again if you still need it: {reason} while this command waited")
 
 
-def failure_of(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> CommandFailed:
+def failure_of(
+    api: Api, started_deployment: StartedDeployment, deployment: Mapping[str, Any]
+) -> CommandFailed:
     """Returns the exception for a deployment that did not end as expected."""
     if deployment["status"] != Progress.CANCELED:
-        retry = started.command if deployment["status"] == Progress.FAILED else ""
-        command = _command_for(api, started, deployment)
-        return DeploymentFailed(started.name, deployment, command=command, retry=retry)
-    newest = _newest_deployment(api, started)
+        retry = started_deployment.command if deployment["status"] == Progress.FAILED else ""
+        command = _command_for(api, started_deployment, deployment)
+        return DeploymentFailed(started_deployment.name, deployment, command=command, retry=retry)
+    newest = _newest_deployment(api, started_deployment)
     if newest is None or newest["action"] == Do.DELETE:
-        return ServiceDeleted(started.name, _reason_text(deployment))
-    return DeploymentFailed(started.name, deployment, has_newer=newest["id"] != deployment["id"])
+        return ServiceDeleted(started_deployment.name, _reason_text(deployment))
+    return DeploymentFailed(started_deployment.name, deployment, has_newer=newest["id"] != deployment["id"])
 
 
-def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, Any]) -> str:
+def _command_for(api: Api, started_deployment: StartedDeployment, deployment: Mapping[str, Any]) -> str:
     """Returns the command that sets the field at the beginning of the reason; empty if there is none.
 
     `--port` replaces the whole list of ports by one public port, so it is suggested only if the list contains
@@ -117,14 +119,16 @@ def _command_for(api: Api, started: StartedDeployment, deployment: Mapping[str, 
     field, of_port, value = match.groups()
     if of_port:
         try:
-            ports = retry_until_done(lambda: api.get(started.path), RetryTimer()).get("ports") or []
+            ports = (
+                retry_until_done(lambda: api.get(started_deployment.path), RetryTimer()).get("ports") or []
+            )
         except ApiRefused:
             return ""
         if len(ports) != 1 or not _is_plain(ports[0]):
             return ""
     option = "--port" if of_port else f"--{kebab(field)}"
-    family = started.path.split("/")[1]
-    return f"windlass {kebab(family)} edit {shlex.quote(started.name)} {option} {value}"
+    family = started_deployment.path.split("/")[1]
+    return f"windlass {kebab(family)} edit {shlex.quote(started_deployment.name)} {option} {value}"
 
 
 def _is_plain(port: Mapping[str, Any]) -> bool:
@@ -186,10 +190,10 @@ def is_under_way(status: Mapping[str, Any]) -> bool:
     return state != "RUNNING" and state.endswith(("ING", "QUEUED"))
 
 
-def summary(ended: EndedDeployment, url: str, *, lacks_port: bool = False) -> str:
+def summary(ended_deployment: EndedDeployment, url: str, *, lacks_port: bool = False) -> str:
     """Returns one line about the result of the deployment. `lacks_port`: no port leads to the service, and
     no setting says that it needs none."""
-    name, deployment = ended.started.name, ended.deployment
+    name, deployment = ended_deployment.started.name, ended_deployment.deployment
     action = Do(deployment["action"])
     if deployment["status"] == Progress.CANCELED:
         return f"{name}: the deployment v{deployment['number']} is cancelled"
@@ -225,9 +229,9 @@ def _outcome_of_run(deployment: Mapping[str, Any]) -> str:
     return "is deployed"
 
 
-def serves(ended: EndedDeployment) -> bool:
+def serves(ended_deployment: EndedDeployment) -> bool:
     """Returns whether the service runs after the deployment and may have an address."""
-    action, status = ended.deployment["action"], ended.deployment["status"]
+    action, status = ended_deployment.deployment["action"], ended_deployment.deployment["status"]
     return status == Progress.SUCCEEDED and action in {Do.DEPLOY, Do.RESTART}
 
 

@@ -45,8 +45,8 @@ class ShortForm(Struct, frozen=True):
     others: Mapping[str, Any]
     meaning: str
 
-    def objects(self, numbers: Iterable[int]) -> list[dict[str, Any]]:
-        return [{self.sets: number, **self.others} for number in numbers]
+    def objects(self, ports: Iterable[int]) -> list[dict[str, Any]]:
+        return [{self.sets: number, **self.others} for number in ports]
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -90,14 +90,16 @@ def fields_of(spec: type[Struct], without: frozenset[str] = frozenset()) -> list
     return [field for field in fields if field.path[0] not in without and not field.is_deprecated]
 
 
-def _fields(spec: type[Struct], above: Path, seen: frozenset[type], is_required: bool) -> Iterator[Field]:
+def _fields(
+    spec: type[Struct], above: Path, seen_types: frozenset[type], is_required: bool
+) -> Iterator[Field]:
     """Yields the fields that become options. `is_required`: whether all enclosing fields are required."""
     for field in ordered_fields(spec):
         path = (*above, field.encode_name)
         kind, extra = _without_null(types.type_info(field.type))
         required = field.required and is_required
-        if isinstance(kind, types.StructType) and kind.cls not in seen:
-            yield from _fields(kind.cls, path, seen | {kind.cls}, required)
+        if isinstance(kind, types.StructType) and kind.cls not in seen_types:
+            yield from _fields(kind.cls, path, seen_types | {kind.cls}, required)
         else:
             yield _field(path, kind, extra, field.default, required)
 

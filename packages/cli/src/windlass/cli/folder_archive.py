@@ -37,22 +37,22 @@ class FolderArchive(Struct, frozen=True):
     files: int
 
 
-def archive_folder(folder: Path, into: IO[bytes]) -> FolderArchive:
-    """Writes all files of a folder that are not ignored into `into`, as a compressed tar archive."""
+def archive_folder(folder: Path, output_file: IO[bytes]) -> FolderArchive:
+    """Writes all files of a folder that are not ignored into `output_file`, as a compressed tar archive."""
     count = 0
     # Omits time and name in the gzip header, so that equal folders produce equal archives.
     with (
-        gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, into, mtime=0) as packed,
+        gzip.GzipFile("", "wb", _COMPRESSION_LEVEL, output_file, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         for path in uploaded_files(folder):
             if _add(tar, folder, path):
                 count += 1
-    size = into.tell()
-    into.seek(0)
-    digest = hashlib.file_digest(into, "sha256").hexdigest()  # type: ignore[arg-type]
-    into.seek(0)
-    return FolderArchive(into, size, digest, count)
+    size = output_file.tell()
+    output_file.seek(0)
+    digest = hashlib.file_digest(output_file, "sha256").hexdigest()  # type: ignore[arg-type]
+    output_file.seek(0)
+    return FolderArchive(output_file, size, digest, count)
 
 
 def uploaded_files(folder: Path) -> Iterator[str]:
@@ -64,19 +64,19 @@ def uploaded_files(folder: Path) -> Iterator[str]:
             yield path
 
 
-def _walk(root: Path, inner: str, rules: list[IgnoreRule], own: list[IgnoreRule]) -> Iterator[str]:
+def _walk(root: Path, inner: str, rules: list[IgnoreRule], folder_rules: list[IgnoreRule]) -> Iterator[str]:
     rules = rules + git_rules(_read(root / inner / ".gitignore"), inner)
     with os.scandir(root / inner) as scan:
         entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:
         path = inner + entry.name
         is_folder = entry.is_dir(follow_symlinks=False)
-        if is_never_uploaded(entry.name) or is_ignored(rules + own, path, is_folder):
+        if is_never_uploaded(entry.name) or is_ignored(rules + folder_rules, path, is_folder):
             continue
         if not is_folder:
             yield path
         elif not (root / path / "pyvenv.cfg").exists():  # a virtual environment with an unusual name
-            yield from _walk(root, f"{path}/", rules, own)
+            yield from _walk(root, f"{path}/", rules, folder_rules)
 
 
 def _rules_above(folder: Path) -> list[IgnoreRule]:
@@ -100,7 +100,7 @@ def _rules_above(folder: Path) -> list[IgnoreRule]:
     return rules
 
 
-def _rules_from_parent(text: str, below: str) -> Iterator[IgnoreRule]:
+def _rules_from_parent(text: str, folder: str) -> Iterator[IgnoreRule]:
     """Yields the rules of a parent folder that can match in this folder: rules without a path, and rules
     whose path begins with this folder."""
     for line in text.splitlines():
@@ -109,8 +109,8 @@ def _rules_from_parent(text: str, below: str) -> Iterator[IgnoreRule]:
         path = bare.removeprefix("!")
         if "/" not in path.rstrip("/") or path.startswith("**/"):
             yield from git_rules(line)
-        elif path.lstrip("/").startswith(f"{below}/"):
-            yield from git_rules(f"{marks}/{path.lstrip('/').removeprefix(below + '/')}")
+        elif path.lstrip("/").startswith(f"{folder}/"):
+            yield from git_rules(f"{marks}/{path.lstrip('/').removeprefix(folder + '/')}")
 
 
 def _read(file: Path) -> str:

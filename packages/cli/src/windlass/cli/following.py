@@ -88,15 +88,17 @@ class RetryTimer:
 
 
 def retry_until_done(
-    ask: Callable[[], T], patience: RetryTimer, only: Callable[[Exception], bool] | None = None
+    send_request: Callable[[], T],
+    patience: RetryTimer,
+    should_retry: Callable[[Exception], bool] | None = None,
 ) -> T:
-    """Calls `ask` until it succeeds or the time limit has passed. `only`: selects the failures that are
-    retried; by default all temporary failures."""
+    """Calls `send_request` until it succeeds or the time limit has passed. `should_retry`: selects the
+    failures that are retried; by default all temporary failures."""
     while True:
         try:
-            answer = ask()
+            answer = send_request()
         except CommandFailed as problem:
-            if only is not None and not only(problem):
+            if should_retry is not None and not should_retry(problem):
                 raise
             patience.wait(problem)
             continue
@@ -104,10 +106,10 @@ def retry_until_done(
         return answer
 
 
-def wait_for_budget(ask: Callable[[], T]) -> T:
+def wait_for_budget(send_request: Callable[[], T]) -> T:
     """Retries requests until the request quota is renewed. A rejected request has no effect, so every request
     can be repeated."""
-    return retry_until_done(ask, RetryTimer(), _is_too_many)
+    return retry_until_done(send_request, RetryTimer(), _is_too_many)
 
 
 def _is_too_many(problem: Exception) -> bool:
@@ -117,9 +119,9 @@ def _is_too_many(problem: Exception) -> bool:
 class StreamFollower:
     """Follows a stream of events. One thread may read `events()` while another ends it with `hang_up`."""
 
-    def __init__(self, ask: Ask, first: ApiAnswer | None, *, quiet: bool = False) -> None:
+    def __init__(self, send_request: Ask, first: ApiAnswer | None, *, quiet: bool = False) -> None:
         """`first`: the response that begins the stream; if None, `events()` sends the first request."""
-        self._ask = ask
+        self._ask = send_request
         self._current = None if first is None else _stream_of(first)
         self._patience = RetryTimer(quiet=quiet)
         self._over = threading.Event()
@@ -187,10 +189,10 @@ def _stream_of(answer: ApiAnswer) -> ResponseStream:
     return answer.going_on
 
 
-def parse_events(pieces: Iterator[bytes]) -> Iterator[StreamEvent]:
+def parse_events(chunks: Iterator[bytes]) -> Iterator[StreamEvent]:
     """Parses server-sent events as defined by the HTML standard. Comments are ignored."""
     fields: dict[str, list[str]] = {}
-    for line in _lines(pieces):
+    for line in _lines(chunks):
         name, _, value = line.partition(":")
         if line and name:
             fields.setdefault(name, []).append(value.removeprefix(" "))
@@ -200,14 +202,14 @@ def parse_events(pieces: Iterator[bytes]) -> Iterator[StreamEvent]:
             fields = {}
 
 
-def growing_pauses(first: float, longest: float) -> Iterator[float]:
-    """Yields pauses that grow by 15 percent each, up to `longest`."""
-    return itertools.accumulate(itertools.repeat(first), lambda pause, _: min(pause * 1.15, longest))
+def growing_pauses(first: float, max_pause: float) -> Iterator[float]:
+    """Yields pauses that grow by 15 percent each, up to `max_pause`."""
+    return itertools.accumulate(itertools.repeat(first), lambda pause, _: min(pause * 1.15, max_pause))
 
 
-def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
+def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
     rest = b""
-    for piece in pieces:
+    for piece in chunks:
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
             yield line.removesuffix(b"\r").decode("utf-8", "replace")

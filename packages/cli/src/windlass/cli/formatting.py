@@ -58,9 +58,11 @@ def ago(when: datetime, now: float) -> str:
     return f"{count} {unit} ago" if seconds >= 0 else f"in {count} {unit}"
 
 
-def duration(began: str, ended: str) -> str:
+def duration(started_at: str, ended_at: str) -> str:
     """Returns the time between two moments as text."""
-    seconds = max(0.0, (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds())
+    seconds = max(
+        0.0, (datetime.fromisoformat(ended_at) - datetime.fromisoformat(started_at)).total_seconds()
+    )
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 

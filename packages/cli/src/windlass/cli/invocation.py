@@ -127,7 +127,7 @@ class Invocation:
             return self._names.home
         return self._names.id_of_any(path_id.families, text)
 
-    def send(self, path: str, more: Mapping[str, str] | None = None) -> ApiAnswer:
+    def send(self, path: str, extra_headers: Mapping[str, str] | None = None) -> ApiAnswer:
         operation = self.operation
         query = {
             ".".join(field.path): self._resolve(field.refers, value)
@@ -137,7 +137,7 @@ class Invocation:
         sent = None if operation.body is None else msgspec.json.encode(self._body())
         try:
             return self._api.call(
-                operation.method, path, sent, query=query, headers=headers | dict(more or {})
+                operation.method, path, sent, query=query, headers=headers | dict(extra_headers or {})
             )
         except ApiRefused as refused:
             message = with_option(refused.message, self._options, self._given, self._named)

@@ -120,15 +120,15 @@ def _with_plain_statuses(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def readable(
-    operation: Operation, row: dict[str, Any], numbers: Mapping[str, int] = MappingProxyType({})
+    operation: Operation, row: dict[str, Any], deployment_numbers: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Returns a row with fields for people instead of fields for programs.
 
-    `numbers`: the numbers of deployments by id, to show the version that a rollback repeats.
+    `deployment_numbers`: the numbers of deployments by id, to show the version that a rollback repeats.
     """
     if operation.answer is not Deployment:
         return _with_outcome(with_counts(row))
-    ended, repeated = row.get("finished_at"), numbers.get(row.get("repeats") or "")
+    ended, repeated = row.get("finished_at"), deployment_numbers.get(row.get("repeats") or "")
     own = {name: value for name, value in row.items() if name not in _OF_SERVICE or name == "id"} | {
         "version": version_of(row),
         "action": _action_of(row, repeated),

@@ -169,8 +169,8 @@ def compute_table(digest: str) -> CommandTable:
     return table
 
 
-def _show_version(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
-    if asked:
+def _show_version(ctx: click.Context, option: click.Parameter, is_given: bool) -> None:
+    if is_given:
         commit = import_module("windlass.base.commit").commit()
         schema = ""
         with suppress(ModuleNotFoundError):  # the command line is installed without the server

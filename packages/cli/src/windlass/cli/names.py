@@ -91,8 +91,8 @@ class NameResolver:
             self._known[question] = self._search(text, *question)
         return self._known[question]
 
-    def _search(self, text: str, family: str, path: str, below: str) -> ResolvedResource:
-        query = {"family": family, "path": path} | ({"below": below} if below else {})
+    def _search(self, text: str, family: str, path: str, parent_path: str) -> ResolvedResource:
+        query = {"family": family, "path": path} | ({"below": parent_path} if parent_path else {})
         matches = self._api.get("/resource", **query)["results"]
         if len(matches) != 1:
             ways = ", ".join(str(match["path"]) for match in matches) or "none"

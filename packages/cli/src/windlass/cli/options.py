@@ -243,12 +243,12 @@ def _wait_options(command: DerivedCommand) -> Iterator[Option]:
         yield Option(["yes", "-y", "--yes"], is_flag=True, help="Delete without asking.", section=_CALL)
 
 
-def _field_option(prefix: str, place: int, field: Field, section: str, *, edits: bool = False) -> Option:
+def _field_option(prefix: str, position: int, field: Field, section: str, *, edits: bool = False) -> Option:
     declared = field.option
     if field.kind is bool:
         declared += f"/--no-{field.option[2:]}"
     return Option(
-        [f"{prefix}_{place}", declared],
+        [f"{prefix}_{position}", declared],
         type=_type(field),
         multiple=field.many,
         default=None,
@@ -259,8 +259,8 @@ def _field_option(prefix: str, place: int, field: Field, section: str, *, edits:
     )
 
 
-def _query_option(command: DerivedCommand, place: int, field: Field) -> Option:
-    option = _field_option("query", place, field, _WHICH)
+def _query_option(command: DerivedCommand, position: int, field: Field) -> Option:
+    option = _field_option("query", position, field, _WHICH)
     query = command.operation.query
     if query is not None and issubclass(query, Tail) and field.option in _TIMES_OF_LINES:
         option.type = PastTime()
@@ -268,9 +268,9 @@ def _query_option(command: DerivedCommand, place: int, field: Field) -> Option:
     return option
 
 
-def _short_option(place: int, short: ShortForm) -> Option:
+def _short_option(position: int, short: ShortForm) -> Option:
     return Option(
-        [f"short_{place}", f"--{short.name}"],
+        [f"short_{position}", f"--{short.name}"],
         type=int,
         multiple=True,
         help=f"{short.meaning}. May be repeated.",

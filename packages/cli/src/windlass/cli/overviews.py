@@ -75,10 +75,10 @@ def path_of_service(row: Mapping[str, Any]) -> str:
     return path_of(f"/{registry().service_of_type(row['service_type']).segment}/{{id}}", {"id": row["id"]})
 
 
-def print_address_hint(family: Family | None, ended: EndedDeployment, url: str) -> None:
+def print_address_hint(family: Family | None, ended_deployment: EndedDeployment, url: str) -> None:
     """Prints how to make a service public, after the first deployment of a service without an address."""
-    if url or not serves(ended) or ended.deployment["number"] > 1 or family is None:
+    if url or not serves(ended_deployment) or ended_deployment.deployment["number"] > 1 or family is None:
         return
     for option in (field.short for field in fields_of(family.spec) if field.short):
-        edit = f"windlass {kebab(family.name)} edit {ended.started.name} --{option.name} NUMBER"
+        edit = f"windlass {kebab(family.name)} edit {ended_deployment.started.name} --{option.name} NUMBER"
         say(f"For a public address, name the port on which it listens, and deploy it again: {plain(edit)}")

@@ -79,15 +79,15 @@ def note_next(operation: Operation, answer: Mapping[str, Any]) -> None:
         click.echo(f"Deploy it with: {words}", err=True)
 
 
-def show_event(answer: type[Struct] | None, whole: bool, data: str, *, as_json: bool) -> None:
-    """Prints an event of a stream. `whole`: whether the event contains an `answer`; otherwise it is a message
-    of the server about missing events."""
-    if whole and as_json:
+def show_event(answer: type[Struct] | None, is_complete: bool, data: str, *, as_json: bool) -> None:
+    """Prints an event of a stream. `is_complete`: whether the event contains an `answer`; otherwise it is a
+    message of the server about missing events."""
+    if is_complete and as_json:
         click.echo(data)
         return
     try:
         event = json.loads(data)
-        if not whole:
+        if not is_complete:
             click.echo(plain(event["message"]), err=True)
         elif show := _line_printer(answer):
             show(event)
@@ -193,7 +193,7 @@ def _show_next(links: dict[str, str]) -> None:
                 click.echo(f"The {age} ones: --{kebab(word)} {query[word]}", err=True)
 
 
-def _show_page(place: dict[str, int] | None) -> None:
-    if place is not None:
-        text = f"Page {place['page']} of {place['total_pages']}, {place['total_count']} in all."
+def _show_page(position: dict[str, int] | None) -> None:
+    if position is not None:
+        text = f"Page {position['page']} of {position['total_pages']}, {position['total_count']} in all."
         click.echo(text, err=True)

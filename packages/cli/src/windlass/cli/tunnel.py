@@ -22,18 +22,18 @@ _MAX_WAITING_BYTES: Final = 262_144
 class Tunnel:
     """A listening port of this machine. Each connection to it is forwarded to the service."""
 
-    def __init__(self, api: Api, path: str, *, here: int = 0, there: int = 0) -> None:
-        """`path`: the API path of the service. `here`: the port of this machine; 0 is a free one. `there`:
-        the port on which the program listens; 0 is its lowest."""
+    def __init__(self, api: Api, path: str, *, local_port: int = 0, remote_port: int = 0) -> None:
+        """`path`: the API path of the service. `local_port`: the port of this machine; 0 is a free one.
+        `remote_port`: the port on which the program listens; 0 is its lowest."""
         self._api, self._path = api, f"{path}/connect"
-        self._query = {"port": there} if there else {}
+        self._query = {"port": remote_port} if remote_port else {}
         # A test connection reports early whether the service is reachable.
         CommandSocket(api, self._path, self._query).close()
         try:
-            self._listening = socket.create_server(("127.0.0.1", here))
+            self._listening = socket.create_server(("127.0.0.1", local_port))
         except OSError as error:
             raise CommandFailed(
-                f"choose another port for this machine: {here} cannot be opened ({error})"
+                f"choose another port for this machine: {local_port} cannot be opened ({error})"
             ) from error
 
     @property

@@ -28,13 +28,13 @@ class FolderUpload:
     """The upload of an archive to an application."""
 
     def __init__(
-        self, api: Api, application: str, archive: FolderArchive, note: Callable[[str], None]
+        self, api: Api, application: str, archive: FolderArchive, report_line: Callable[[str], None]
     ) -> None:
         """`application`: the API path of the application."""
         self._api = api
         self._uploads = f"{application}/upload"
         self._archive = archive
-        self._note = note
+        self._note = report_line
         self._patience = RetryTimer()
 
     def send(self) -> str:
@@ -86,8 +86,8 @@ class FolderUpload:
         # The server may have stored a part of the data. It rejects a wrong offset with the correct one.
         return offset
 
-    def _retry(self, ask: Callable[[], Any]) -> Any:
-        return retry_until_done(ask, self._patience)
+    def _retry(self, send_request: Callable[[], Any]) -> Any:
+        return retry_until_done(send_request, self._patience)
 
     def _announcement(self, offset: int) -> str:
         count = f"{self._archive.files} file{'s' if self._archive.files != 1 else ''}"

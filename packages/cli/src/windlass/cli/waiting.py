@@ -224,10 +224,10 @@ class _StreamReader:
     """Reads a stream in a thread, and writes its events into a shared queue."""
 
     def __init__(
-        self, follower: StreamFollower, news: queue.SimpleQueue[_FollowedEvent], source: _Source
+        self, follower: StreamFollower, event_queue: queue.SimpleQueue[_FollowedEvent], source: _Source
     ) -> None:
         self._following = follower
-        self._news = news
+        self._news = event_queue
         self._source = source
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
@@ -255,11 +255,11 @@ class BuildLog:
     """The log of a build, read while the deployment runs."""
 
     def __init__(
-        self, api: Api, deployment: StartedDeployment, news: queue.SimpleQueue[_FollowedEvent]
+        self, api: Api, deployment: StartedDeployment, event_queue: queue.SimpleQueue[_FollowedEvent]
     ) -> None:
         self._api = api
         self._path = f"{deployment.deployment_path}/log"
-        self._news = news
+        self._news = event_queue
         self._reader: _StreamReader | None = None
 
     @property

@@ -94,9 +94,9 @@ class EnvironmentWait:
                 yield id, StartedDeployment(service.path, service.name, deployment)
 
     def _collect_ended(
-        self, statuses: Mapping[str, Any], waited: dict[str, StartedDeployment]
+        self, statuses: Mapping[str, Any], awaited_deployments: dict[str, StartedDeployment]
     ) -> Iterator[EndedDeployment]:
-        for id, started in [(id, waited[id]) for id in statuses if id in waited]:
+        for id, started in [(id, awaited_deployments[id]) for id in statuses if id in awaited_deployments]:
             status = statuses[id]
             if is_under_way(status) and status["deployment_request_id"] == started.deployment:
                 self._print_state(started, str(status["state"]), str(status["message"]))
@@ -106,7 +106,7 @@ class EnvironmentWait:
                 continue  # just deleted: the next event of the stream reports it
             self._print_state(started, state_of(deployment))
             if deployment["status"] not in OPEN_STATES_OF_DEPLOYMENTS:
-                del waited[id]
+                del awaited_deployments[id]
                 yield EndedDeployment(started, deployment)
 
     def _read(self, deployment: StartedDeployment) -> Any:
@@ -127,8 +127,10 @@ class EnvironmentWait:
         if waits and before[1] != waits:
             show_below(f"{deployment.name}: {waits}")
 
-    def _check_results(self, ended: Sequence[EndedDeployment], deleted: Sequence[StartedDeployment]) -> None:
-        failed = [end for end in ended if end.deployment["status"] != self._wanted]
+    def _check_results(
+        self, ended_deployments: Sequence[EndedDeployment], deleted: Sequence[StartedDeployment]
+    ) -> None:
+        failed = [end for end in ended_deployments if end.deployment["status"] != self._wanted]
         for end in failed:
             if end.deployment["status"] == Progress.FAILED:
                 self._show_last_lines(end)
@@ -139,12 +141,14 @@ class EnvironmentWait:
         for failure in failures:
             say(plain(failure.message))
         if failures:
-            count = len(ended) + len(deleted)
+            count = len(ended_deployments) + len(deleted)
             raise CommandFailed(f"{len(failures)} of {count} failed: see above what to do about each")
 
-    def _show_last_lines(self, ended: EndedDeployment) -> None:
+    def _show_last_lines(self, ended_deployment: EndedDeployment) -> None:
         show_log(
-            ended.started.name, last_lines(ended.deployment) or last_lines_of_build(self._api, ended.started)
+            ended_deployment.started.name,
+            last_lines(ended_deployment.deployment)
+            or last_lines_of_build(self._api, ended_deployment.started),
         )
 
 

@@ -59,11 +59,11 @@ def plain(text: str) -> str:
     return _CONTROLS_PATTERN.sub(lambda match: repr(match[0])[1:-1], _SEQUENCES_PATTERN.sub("", text))
 
 
-def console(least: int = 0) -> Console:
+def console(minimum: int = 0) -> Console:
     from rich.console import Console  # noqa: PLC0415 (a server must not wait for it)
 
     # Without a height, rich ignores the given width.
-    return Console(highlight=False, markup=False, emoji=False, width=max(least, room()), height=25)
+    return Console(highlight=False, markup=False, emoji=False, width=max(minimum, room()), height=25)
 
 
 def paint(state: str) -> str:

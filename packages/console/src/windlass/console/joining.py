@@ -96,15 +96,15 @@ def _rewrite_import(name: str, match: re.Match[str]) -> str:
     return f"const {wanted} = {_module_variable(_resolve(name, target))};"
 
 
-def _open(name: str, target: str, joined: list[str], place: str) -> str:
-    """Returns the expression that loads a module on demand. `place`: the file that will contain the
+def _open(name: str, target: str, joined: list[str], file_path: str) -> str:
+    """Returns the expression that loads a module on demand. `file_path`: the file that will contain the
     expression."""
     wanted = _resolve(name, target)
     if wanted not in joined:
-        return f'import("{_relative_path(place, wanted)}")'
-    if place == MAIN:
+        return f'import("{_relative_path(file_path, wanted)}")'
+    if file_path == MAIN:
         return f"Promise.resolve({_module_variable(wanted)})"
-    return f'import("{_relative_path(place, MAIN)}").then((main) => main.{_module_variable(wanted)})'
+    return f'import("{_relative_path(file_path, MAIN)}").then((main) => main.{_module_variable(wanted)})'
 
 
 def _module_variable(name: str) -> str:
@@ -115,6 +115,6 @@ def _resolve(name: str, target: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), target))
 
 
-def _relative_path(place: str, target: str) -> str:
-    path = posixpath.relpath(target, posixpath.dirname(place))
+def _relative_path(file_path: str, target: str) -> str:
+    path = posixpath.relpath(target, posixpath.dirname(file_path))
     return path if path.startswith(".") else f"./{path}"

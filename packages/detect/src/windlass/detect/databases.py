@@ -143,8 +143,8 @@ def _value_function(
 ) -> Callable[[ReadVariable], str]:
     """Returns a function for the value of each variable, in the form that the client understands."""
 
-    def reference(part: str) -> str:
-        return f"{{{{{prefix}{part}}}}}"
+    def reference(access_field: str) -> str:
+        return f"{{{{{prefix}{access_field}}}}}"
 
     place = f"{reference('USER')}:{reference('PASSWORD')}@{reference('HOST')}:{reference('PORT')}"
     address = _database_address(kind.type, reference, place, packages, code)
@@ -164,10 +164,10 @@ def _value_function(
 
 
 def _database_address(
-    type: str, reference: Callable[[str], str], place: str, packages: str, code: str
+    type: str, reference: Callable[[str], str], address_field: str, packages: str, code: str
 ) -> str:
     def with_scheme(scheme: str) -> str:
-        return f"{scheme}://{place}/{reference('NAME')}"
+        return f"{scheme}://{address_field}/{reference('NAME')}"
 
     replaces = ".replace(" in code and "://" in code
     is_sqlalchemy = bool(re.search(r"sqlalchemy|sqlmodel", packages, re.IGNORECASE)) and not replaces
@@ -183,7 +183,7 @@ def _database_address(
         return with_scheme(of_rails[1])
     if type == "MYSQL":
         if re.search(r"go-sql-driver/mysql|gorm\.io/driver/mysql", packages):
-            before, _, after = place.partition("@")
+            before, _, after = address_field.partition("@")
             return f"{before}@tcp({after})/{reference('NAME')}?parseTime=true"
         if is_sqlalchemy and "aiomysql" in packages and is_asynchronous:
             return with_scheme("mysql+aiomysql")

@@ -9,11 +9,11 @@ _SERVERS: Final = ("server", "web", "api", "http", "app", "site", "service", "ma
 _WORDS_PATTERN: Final = re.compile(r"[-_.]")
 
 
-def server_rank(name: str, own: str = "") -> int:
-    """Returns a rank for a program's name: the lower, the more likely it is a server. `own`: the project's
-    name."""
+def server_rank(name: str, project_name: str = "") -> int:
+    """Returns a rank for a program's name: the lower, the more likely it is a server. `project_name`: the
+    project's name."""
     words = _WORDS_PATTERN.split(name.lower())
     for rank, usual in enumerate(_SERVERS):
         if usual in words or words[-1].endswith("server"):
             return rank
-    return len(_SERVERS) + (name != own)
+    return len(_SERVERS) + (name != project_name)

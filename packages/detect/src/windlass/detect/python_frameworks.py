@@ -208,7 +208,7 @@ def _file_naming(module: str, dependencies: dict[str, str]) -> str:
 
 
 def serve_asgi(
-    recipe: Recipe, dependencies: dict[str, str], target: str, because: str, more: str, before: str = ""
+    recipe: Recipe, dependencies: dict[str, str], target: str, reason: str, flags: str, run_before: str = ""
 ) -> None:
     if recipe.start:
         return
@@ -217,26 +217,26 @@ def serve_asgi(
     elif "daphne" in dependencies and "uvicorn" not in dependencies:
         start = f"daphne --bind 0.0.0.0 --port ${{PORT:-8000}} {target}"
     else:
-        start = f"uvicorn {target} --host 0.0.0.0 --port ${{PORT:-8000}}{more}"
+        start = f"uvicorn {target} --host 0.0.0.0 --port ${{PORT:-8000}}{flags}"
         _add_server(recipe, dependencies, "uvicorn")
-    _choose_start(recipe, before + start, because)
+    _choose_start(recipe, run_before + start, reason)
 
 
 def serve_wsgi(
-    recipe: Recipe, dependencies: dict[str, str], target: str, because: str, more: str, before: str = ""
+    recipe: Recipe, dependencies: dict[str, str], target: str, reason: str, flags: str, run_before: str = ""
 ) -> None:
     if recipe.start:
         return
     if "waitress" in dependencies and "gunicorn" not in dependencies:
         start = f"waitress-serve --listen=0.0.0.0:${{PORT:-8000}} {target}"
     else:
-        start = f"gunicorn {target} --bind 0.0.0.0:${{PORT:-8000}} --workers ${{WEB_CONCURRENCY:-2}}{more}"
+        start = f"gunicorn {target} --bind 0.0.0.0:${{PORT:-8000}} --workers ${{WEB_CONCURRENCY:-2}}{flags}"
         _add_server(recipe, dependencies, "gunicorn")
-    _choose_start(recipe, before + start, because)
+    _choose_start(recipe, run_before + start, reason)
 
 
-def _choose_start(recipe: Recipe, start: str, because: str) -> None:
-    recipe.choose(f"{because}.", start=start)
+def _choose_start(recipe: Recipe, start: str, reason: str) -> None:
+    recipe.choose(f"{reason}.", start=start)
     recipe.choose("The start command listens there unless PORT names another.", port=8000)
 
 

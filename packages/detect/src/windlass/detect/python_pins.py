@@ -39,13 +39,13 @@ def package_name(line: str) -> str:
     return re.sub(r"[-_.]+", "-", name[0]).lower() if name else ""
 
 
-def missing_requirements(text: str, declared: Sequence[str]) -> list[str]:
+def missing_requirements(text: str, declared_requirements: Sequence[str]) -> list[str]:
     """Returns the project's dependencies that are missing in its requirements. Empty if nothing can be
     added."""
     if _INSTALLS_MORE_PATTERN.search(text):
         return []
     names = set(_package_names(text.splitlines()))
-    return [line for line in declared if (name := package_name(line)) and name not in names]
+    return [line for line in declared_requirements if (name := package_name(line)) and name not in names]
 
 
 def _package_names(lines: Iterable[str]) -> Iterator[str]:
@@ -206,10 +206,10 @@ def minors_of(package: str, version: str) -> tuple[int, int]:
     return limits
 
 
-def _without_zeros(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    while numbers[-1:] == (0,):
-        numbers = numbers[:-1]
-    return numbers
+def _without_zeros(version_numbers: tuple[int, ...]) -> tuple[int, ...]:
+    while version_numbers[-1:] == (0,):
+        version_numbers = version_numbers[:-1]
+    return version_numbers
 
 
 def _pins(files: KnownFiles) -> Iterator[_Pin]:

@@ -14,10 +14,10 @@ _NONE: Final[frozenset[str]] = frozenset()
 class Tree:
     """The names of the files below a folder, grouped by folder. Does no I/O except through `read`."""
 
-    def __init__(self, paths: Iterable[str], read: Read) -> None:
+    def __init__(self, paths: Iterable[str], read_file: Read) -> None:
         """Creates a tree. `paths` are relative to the folder, separated by `/`."""
         self._names: dict[str, set[str]] = {}
-        self._read = read
+        self._read = read_file
         self._top = ""
         self._bytes_read = [0]
         """The counter, in a list so that all views of the same files share it."""

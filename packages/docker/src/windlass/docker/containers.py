@@ -125,15 +125,15 @@ class ContainerClient:
                 return None
             raise
 
-    async def run(self, workload: Workload, index: int, name: str, *, once: bool) -> Inspection | None:
-        """Ensures that a container runs (or has run, if `once`). Returns its description if it was already
-        running."""
+    async def run(self, workload: Workload, index: int, name: str, *, runs_once: bool) -> Inspection | None:
+        """Ensures that a container runs (or has run, if `runs_once`). Returns its description if it was
+        already running."""
         if not workload.volumes:
-            return await self._run(workload, index, name, once=once)
+            return await self._run(workload, index, name, runs_once=runs_once)
         async with self._starts.of(workload.service):
-            return await self._run(workload, index, name, once=once)
+            return await self._run(workload, index, name, runs_once=runs_once)
 
-    async def _run(self, workload: Workload, index: int, name: str, *, once: bool) -> Inspection | None:
+    async def _run(self, workload: Workload, index: int, name: str, *, runs_once: bool) -> Inspection | None:
         inspection = await self.inspect(name)
         if inspection and inspection["State"]["Status"] in ("removing", "dead"):
             await self.remove(inspection["Id"])
@@ -143,14 +143,14 @@ class ContainerClient:
             await self.stop(inspection["Id"], workload.grace)
             await self.remove(inspection["Id"])
             inspection = None
-        elif inspection and not once and await self._is_replaced(inspection):
+        elif inspection and not runs_once and await self._is_replaced(inspection):
             await self.remove(inspection["Id"])
             inspection = None
-        container = inspection["Id"] if inspection else await self._make(workload, index, name, once)
+        container = inspection["Id"] if inspection else await self._make(workload, index, name, runs_once)
         match inspection["State"]["Status"] if inspection else "created":
             case "running" | "restarting":
                 pass
-            case "exited" if once or self._restarts.is_due(container):
+            case "exited" if runs_once or self._restarts.is_due(container):
                 pass
             case "paused":
                 await self._docker.raw("POST", f"/containers/{container}/unpause")
@@ -219,7 +219,7 @@ class ContainerClient:
             path = f"/containers/{container}/wait"
             await self._docker.raw("POST", path, params={"condition": "removed"}, timeout=STOP_TIMEOUT)
 
-    async def _make(self, workload: Workload, index: int, name: str, once: bool) -> str:
+    async def _make(self, workload: Workload, index: int, name: str, runs_once: bool) -> str:
         resources = self._resources
         await resources.check_volumes(workload)  # first: without the volumes, an image is not needed
         user = ImageUser(workload.service, workload.org)
@@ -228,18 +228,20 @@ class ContainerClient:
         if workload.volumes:
             others = await self.list(service=workload.service)
             await prepare_volumes(self._docker, self._installation, workload, image, is_alone=not others)
-        count = len(create.published_ports(workload, once=once))
+        count = len(create.published_ports(workload, runs_once=runs_once))
         async with resources.network(workload) as network, self._ports.claim(workload.org, count) as ports:
             body = create.container(
                 workload,
                 index,
                 installation=self._installation,
                 network=network,
-                aliases=() if once else words.aliases(workload),  # only long-running instances get host names
+                aliases=()
+                if runs_once
+                else words.aliases(workload),  # only long-running instances get host names
                 publish=self._docker.address,
                 host_ports=ports,
                 image=image,
-                once=once,
+                runs_once=runs_once,
             )
             created = await self._docker.json("POST", "/containers/create", params={"name": name}, body=body)
         for warning in created.get("Warnings") or ():
@@ -256,10 +258,10 @@ class ContainerClient:
             await self.remove(container)
             raise
 
-    def skip_port(self, refused: EngineRefused) -> bool:
+    def skip_port(self, refusal: EngineRefused) -> bool:
         """Returns whether to retry with another port, because the engine refused the start for a port in
         use."""
-        return self._ports.skip(refused)
+        return self._ports.skip(refusal)
 
     async def _copy_files_into(self, container: str, workload: Workload) -> None:
         folder = posixpath.dirname(OUTPUT_FILE) if workload.writes_output else ""
@@ -357,8 +359,8 @@ def _mounts_of(detail: Inspection) -> tuple[set[str], set[str], bool]:
     return shared, mounts - shared, has_etc_copy
 
 
-def is_passing(refused: EngineRefused) -> bool:
-    return refused.status == 409 or any(word in refused.message for word in TRANSIENT_ERRORS)
+def is_passing(refusal: EngineRefused) -> bool:
+    return refusal.status == 409 or any(word in refusal.message for word in TRANSIENT_ERRORS)
 
 
 def refuse_unmet(limits: EngineLimits, workload: Workload) -> None:

@@ -53,12 +53,12 @@ def container(
     publish: str,
     host_ports: Sequence[int],
     image: Mapping[str, Any],
-    once: bool = False,
+    runs_once: bool = False,
 ) -> dict[str, Any]:
     """Returns the body of a request that creates a container. `publish`: the address at which ports are
     published. `host_ports`: a host port for each of `published_ports`. `image`: the metadata of the image."""
     refuse_unfit(workload, image)
-    ports = published_ports(workload, once=once)
+    ports = published_ports(workload, runs_once=runs_once)
     labels = words.labels(installation, workload, index)
     body: dict[str, Any] = {
         "Image": workload.artifact.ref,
@@ -69,7 +69,7 @@ def container(
             **{words.GROUP_LABEL_PREFIX + key: value for key, value in workload.labels.items()},
             **labels,
             words.PORTS_LABEL: as_label(host_ports),
-            words.RESTARTED_LABEL: "" if once else "yes",
+            words.RESTARTED_LABEL: "" if runs_once else "yes",
         },
         "ExposedPorts": {port: {} for port in ports},
         # The engine also applies it when the machine shuts down.
@@ -178,10 +178,10 @@ def variables(workload: Workload) -> Mapping[str, str]:
     return {"PORT": str(port), **variables} if port else variables
 
 
-def published_ports(workload: Workload, *, once: bool = False) -> list[str]:
+def published_ports(workload: Workload, *, runs_once: bool = False) -> list[str]:
     """Returns the ports to publish, in the engine's notation: `80/tcp`. Ports of one-off programs are not
     published: nothing connects to them, and the engine would start two proxy processes for each port."""
-    if once:
+    if runs_once:
         return []
     asked = [f"{port.internal}/{'udp' if port.protocol == 'UDP' else 'tcp'}" for port in workload.ports]
     return list(

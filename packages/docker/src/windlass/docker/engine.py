@@ -188,9 +188,9 @@ class DockerEngine(RolloutEngine):
         self._described: dict[str, Instance] = {}
         """The last descriptions of running containers."""
 
-    async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
+    async def start(self, notice: Notice, sink: Sink, on_missed_notices: Missed = ignore_lost_lines) -> None:
         await super().start(notice, sink)
-        await self._watch.start(notice, sink, missed, PING_TIMEOUT)
+        await self._watch.start(notice, sink, on_missed_notices, PING_TIMEOUT)
         if self._docker.is_on_this_machine:
             self._watch_tasks = [asyncio.create_task(each.run()) for each in (self._memory, self._disk)]
 
@@ -234,7 +234,7 @@ class DockerEngine(RolloutEngine):
         name = names.container(self._installation, workload.service, workload.generation, index)
         with self._translated_errors():
             async with self._locks[name]:
-                await self._start_copy(workload, index, name, once=True)
+                await self._start_copy(workload, index, name, runs_once=True)
                 container = str(
                     (await self._containers.inspect(name) or _refuse_removed_workload(workload))["Id"]
                 )
@@ -262,21 +262,21 @@ class DockerEngine(RolloutEngine):
                 if container["State"] != "removing"
             ]
 
-    async def resolve(self, request: PullRequest, say: Say) -> str:
+    async def resolve(self, request: PullRequest, write_line: Say) -> str:
         with self._translated_errors():
-            return await self._images.resolve(request, say)
+            return await self._images.resolve(request, write_line)
 
     async def prepare(
         self,
         artifact: Artifact,
-        say: Say,
+        write_line: Say,
         login: RegistryLogin | None = None,
         org: str = "",
         service: str = "",
     ) -> None:
         user = ImageUser(service, org) if service else None
         with self._translated_errors():
-            await self._images.have(artifact.ref, say, login, user)
+            await self._images.have(artifact.ref, write_line, login, user)
 
     async def export(self, artifact: Artifact, folder: str, destination: Path) -> Path:
         with self._translated_errors():
@@ -409,11 +409,11 @@ class DockerEngine(RolloutEngine):
         }
 
     async def _start_copy(
-        self, workload: Workload, index: int, name: str, *, once: bool = False
+        self, workload: Workload, index: int, name: str, *, runs_once: bool = False
     ) -> Inspection | None:
         """Starts a container, unless its generation was removed. Returns its description if it was already
         running."""
-        if not once:
+        if not runs_once:
             await self._allow_return(workload)
         pauses = iter(RETRY_PAUSES)
         while True:
@@ -421,7 +421,7 @@ class DockerEngine(RolloutEngine):
             refuse_unmet(self.limits, workload)
             await self._disk.refuse_early(name)
             try:
-                detail = await self._containers.run(workload, index, name, once=once)
+                detail = await self._containers.run(workload, index, name, runs_once=runs_once)
                 break
             except EngineRefused as refused:
                 pause = 0.0 if self._containers.skip_port(refused) else next(pauses, None)

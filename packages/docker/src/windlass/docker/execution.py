@@ -187,11 +187,11 @@ class DockerExecution:
         await end_marked(self._docker, self._container, f"{EXECUTION_VARIABLE}={self._mark}")
 
 
-async def _with_explanation(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _with_explanation(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yields the output of a command. Replaces the engine's error message for a program that cannot be
     started by an explanation."""
     is_first = True
-    async for piece in pieces:
+    async for piece in chunks:
         yield _explain_refused_start(piece) if is_first else piece
         is_first = is_first and not piece
 

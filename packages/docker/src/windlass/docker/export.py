@@ -162,17 +162,17 @@ def _path_below(destination: Path, name: str) -> Path | None:
     return destination.joinpath(*parts)
 
 
-def _write_chunk(file: IO[bytes], chunk: bytes, free: _FreeSpace) -> None:
-    free.spend(len(chunk))
+def _write_chunk(file: IO[bytes], chunk: bytes, free_space: _FreeSpace) -> None:
+    free_space.spend(len(chunk))
     file.write(chunk)
 
 
-def _write(path: Path, archive: IO[bytes], entry: EngineArchiveEntry, free: _FreeSpace) -> None:
+def _write(path: Path, archive: IO[bytes], entry: EngineArchiveEntry, free_space: _FreeSpace) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     left = entry.size
     with path.open("xb") as file:
         while left and (piece := archive.read(min(_CHUNK_BYTES, left))):
-            _write_chunk(file, piece, free)
+            _write_chunk(file, piece, free_space)
             left -= len(piece)
     if left:
         raise BadEngineArchive("the content of a file is not complete")

@@ -169,10 +169,10 @@ class ContainerFollower:
                     self._is_behind = True
                     return
 
-    def _notice(self, at: int, left_out: int) -> OutputLine:
+    def _notice(self, timestamp: int, left_out: int) -> OutputLine:
         seconds = left_out / 1000
         message = f"[windlass] output of {seconds:.1f} s is left out: more was written than is read"
-        return OutputLine(at, message, self._source.pod, self._source.version)
+        return OutputLine(timestamp, message, self._source.pod, self._source.version)
 
     def _output_lines(self, stamp: str, text: bytes) -> list[OutputLine]:
         at, whole = milliseconds(stamp), text.rstrip(b"\r\n")
@@ -205,8 +205,8 @@ class NewOutput:
     def since(self) -> str | None:
         return _engine_time(self.position.anchor) if self.position.anchor else None
 
-    def new(self, pieces: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
-        for piece in pieces:
+    def new(self, chunks: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+        for piece in chunks:
             head, _, text = piece.partition(b" ")
             stamp = head.decode("ascii", "replace")
             # The engine inserts its own messages without a time, such as "Error grabbing logs".

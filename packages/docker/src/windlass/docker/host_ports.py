@@ -84,11 +84,11 @@ class HostPorts:
         if ports and (await self._held_ports()).are_shared(container, ports):
             raise EngineRefused(409, PORT_IN_USE_ERROR)
 
-    def skip(self, refused: EngineRefused) -> bool:
+    def skip(self, refusal: EngineRefused) -> bool:
         """Records the port that the engine reports as in use. Returns whether a port was newly recorded."""
-        if not _PORT_IN_USE_PATTERN.search(refused.message):
+        if not _PORT_IN_USE_PATTERN.search(refusal.message):
             return False
-        taken = {int(port) for port in _PORT_PATTERN.findall(refused.message)}
+        taken = {int(port) for port in _PORT_PATTERN.findall(refusal.message)}
         new = taken.intersection(PORT_RANGE) - self._skipped
         if len(self._skipped) + len(new) > MAX_SKIPPED_PORTS:  # old entries may be free again
             self._skipped.clear()
@@ -111,12 +111,12 @@ class HostPorts:
 
 
 def choose_ports(
-    count: int, mine: int, taken: Collection[int], limit: int = len(PORT_RANGE)
+    count: int, mine: int, taken_ports: Collection[int], limit: int = len(PORT_RANGE)
 ) -> Sequence[int]:
     """Returns random free ports, so that no program can predict them and wait there. `mine`: the number of
     ports that the organization already has. An organization may have at most as many ports as remain for all
     others, and no more than `limit`."""
-    free = [port for port in PORT_RANGE if port not in taken]
+    free = [port for port in PORT_RANGE if port not in taken_ports]
     if mine + count > min(len(free), limit):
         raise EngineError(
             f"Run fewer instances, or declare fewer ports: this organization has {mine} of the ports "

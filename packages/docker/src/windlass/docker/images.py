@@ -30,7 +30,7 @@ class DockerImages:
         self._built = BuiltImages(docker, registry)
         self._backoff = PullBackoff()
 
-    async def resolve(self, request: PullRequest, say: Say) -> str:
+    async def resolve(self, request: PullRequest, write_line: Say) -> str:
         """Resolves a tag to a digest reference. Returns the reference unchanged for an image that only exists
         on the engine."""
         own = None if request.is_registered else await self._local_image(request.ref)
@@ -43,14 +43,14 @@ class DockerImages:
             why = why_not_pulled(request.ref, refused.message, has_login=request.login is not None)
             if own is None:
                 raise EngineError(why) from refused
-            say(f"The image that the Docker engine has is used. {why}")
+            write_line(f"The image that the Docker engine has is used. {why}")
             return _digest_reference(own, request.ref)
         return str(ImageRef(parse_ref(request.ref).name, digest=digest))
 
     async def have(
         self,
         ref: str,
-        say: Say = _ignore_line,
+        write_line: Say = _ignore_line,
         login: RegistryLogin | None = None,
         user: ImageUser | None = None,
     ) -> Mapping[str, Any]:
@@ -64,7 +64,7 @@ class DockerImages:
             return await image(self._docker, ref) or {}
         if is_ours(ref):
             raise ArtifactLost("Deploy again: the image of this release is no longer on the Docker engine")
-        say(f"Pulling {ref}")
+        write_line(f"Pulling {ref}")
         try:
             with self._backoff.of(user.org if user else ""):
                 await pull(self._docker, ref, login)

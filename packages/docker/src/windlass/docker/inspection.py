@@ -42,18 +42,20 @@ class LastExit(Struct, frozen=True):
     """Other reason than an exit code."""
 
 
-def is_same_run(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
+def is_same_run(
+    earlier_inspection: Mapping[str, Any] | None, later_inspection: Mapping[str, Any] | None
+) -> bool:
     """Returns whether a container was running and has not been restarted between two descriptions."""
-    if before is None or after is None or not before["State"]["Running"]:
+    if earlier_inspection is None or later_inspection is None or not earlier_inspection["State"]["Running"]:
         return False
-    was, now = before["State"], after["State"]
+    was, now = earlier_inspection["State"], later_inspection["State"]
     return all(was[name] == now[name] for name in ("Running", "Pid", "StartedAt"))
 
 
 def instance(
     inspection: Mapping[str, Any],
     address: str,
-    last: LastExit | None,
+    last_exit: LastExit | None,
     restarts: int = 0,
     *,
     is_due: bool = False,
@@ -63,8 +65,8 @@ def instance(
     service, generation, index = words.identity(inspection["Config"]["Labels"])
     phase = _PHASES.get(state["Status"], Phase.WAITING if is_due else Phase.EXITED)
     restarts = min(max(int(inspection.get("RestartCount") or 0), restarts), _LAST_CODE)
-    is_known = last is not None and bool(last.otherwise)  # the engine does not know the reason
-    end = last if phase is Phase.RUNNING or is_known else _last_exit(state) or last
+    is_known = last_exit is not None and bool(last_exit.otherwise)  # the engine does not know the reason
+    end = last_exit if phase is Phase.RUNNING or is_known else _last_exit(state) or last_exit
     return Instance(
         id=str(inspection["Name"]).lstrip("/"),
         service=service,

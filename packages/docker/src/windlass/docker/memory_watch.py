@@ -33,11 +33,11 @@ class MemoryWatch:
         self,
         list_running: Callable[[], Awaitable[Sequence[ContainerSummary]]],
         measure: Callable[[ContainerSummary], Coroutine[Any, Any, int]],
-        end: Callable[[ContainerSummary, str], Coroutine[Any, Any, None]],
+        end_container: Callable[[ContainerSummary, str], Coroutine[Any, Any, None]],
     ) -> None:
         """`list_running` returns nothing if another server watches the engine. `measure` returns the bytes of
-        memory of a container. `end` ends a container for a reason; it is started again later."""
-        self._list_running, self._measure, self._end = list_running, measure, end
+        memory of a container. `end_container` ends a container for a reason; it is started again later."""
+        self._list_running, self._measure, self._end = list_running, measure, end_container
 
     async def run(self) -> None:
         while True:

@@ -28,11 +28,11 @@ _Ask = Callable[[str], Awaitable[PathFacts | None]]
 
 
 async def examine_mount_points(
-    docker: Docker, container: str, shared: Collection[str], own: Collection[str]
+    docker: Docker, container: str, shared: Collection[str], service_volumes: Collection[str]
 ) -> None:
     """Raises EngineError if a volume of a stopped container would be mounted in a folder of the kernel, or
-    below a volume of the service. `shared` are the paths of the service's volumes, `own` those of the volumes
-    that only this container has."""
+    below a volume of the service. `shared` are the paths of the service's volumes, `service_volumes` those of
+    the volumes that only this container has."""
 
     known: dict[str, PathFacts | None] = {}
 
@@ -42,7 +42,7 @@ async def examine_mount_points(
         return known[path]
 
     volumes = {path: await _resolve_links(path, (), ask) for path in sorted(shared)}
-    for path in sorted({*shared, *own}):
+    for path in sorted({*shared, *service_volumes}):
         outer = [place for other, place in volumes.items() if other != path]
         place = await _resolve_links(path, outer, ask)
         if any(_is_within(place, folder) or place == "/" for folder in SYSTEM_FOLDERS):
@@ -52,7 +52,7 @@ async def examine_mount_points(
             )
 
 
-async def _resolve_links(path: str, volumes: Collection[str], ask: _Ask) -> str:
+async def _resolve_links(path: str, volumes: Collection[str], read_facts: _Ask) -> str:
     """Returns the path without links. Raises EngineError if it leads through one of the volumes."""
     at, parts, links = "/", deque(path.split("/")), 0
     while parts:
@@ -66,7 +66,7 @@ async def _resolve_links(path: str, volumes: Collection[str], ask: _Ask) -> str:
                 f"Mount the volume elsewhere, or remove it from the image: {path} lies in the volume at "
                 f"{outer}"
             )
-        facts = await ask(here)
+        facts = await read_facts(here)
         if facts is None or not facts.is_link:
             at = here
             continue

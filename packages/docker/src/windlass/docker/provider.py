@@ -192,15 +192,20 @@ class DockerProvider:
     # Engines at other addresses
 
     def connect(
-        self, remote: RemoteEngine, reach: Reach, settings: DockerSettings, server: Server, folder: Path
+        self,
+        remote: RemoteEngine,
+        allowed_addresses: Reach,
+        settings: DockerSettings,
+        server: Server,
+        folder: Path,
     ) -> OpenedEngine:
         from windlass.docker.builds.builder import DockerBuilder  # noqa: PLC0415
         from windlass.docker.engine import DockerEngine  # noqa: PLC0415
 
-        docker, pool = Docker(transport(remote, reach)), settings.pool
+        docker, pool = Docker(transport(remote, allowed_addresses)), settings.pool
 
         async def reconnect(remote: RemoteEngine) -> None:
-            await docker.move(transport(remote, reach))
+            await docker.move(transport(remote, allowed_addresses))
 
         return OpenedEngine(
             engine=DockerEngine(
@@ -217,10 +222,10 @@ class DockerProvider:
             reconnect=reconnect,
         )
 
-    async def identity(self, remote: RemoteEngine, reach: Reach) -> str:
+    async def identity(self, remote: RemoteEngine, allowed_addresses: Reach) -> str:
         docker: Docker | None = None
         try:
-            docker = Docker(transport(replace(remote, engine_id=""), reach))
+            docker = Docker(transport(replace(remote, engine_id=""), allowed_addresses))
             async with asyncio.timeout(_CHECK_SECONDS):
                 return await docker.identity()
         except BadIdentity as error:
@@ -234,9 +239,9 @@ class DockerProvider:
             if docker is not None:
                 await docker.close()
 
-    async def report(self, remote: RemoteEngine, reach: Reach, installation: str) -> EngineReport:
+    async def report(self, remote: RemoteEngine, allowed_addresses: Reach, installation: str) -> EngineReport:
         try:
-            docker = Docker(transport(remote, reach))
+            docker = Docker(transport(remote, allowed_addresses))
         except BadIdentity as error:
             raise EngineError(str(error)) from error
         try:
@@ -259,11 +264,16 @@ class DockerProvider:
             await docker.close()
 
 
-def transport(remote: RemoteEngine, reach: Reach) -> DockerTransport:
+def transport(remote: RemoteEngine, allowed_addresses: Reach) -> DockerTransport:
     parts = urlsplit(remote.address)
     port = parts.port or TLS_PORT
     return TlsTransport(
-        remote.name, parts.hostname or "", port, _tls_identity(remote), reach, engine_id=remote.engine_id
+        remote.name,
+        parts.hostname or "",
+        port,
+        _tls_identity(remote),
+        allowed_addresses,
+        engine_id=remote.engine_id,
     )
 
 

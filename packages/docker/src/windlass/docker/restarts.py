@@ -65,21 +65,22 @@ class Restarts:
         """Notes that a container is about to be killed: it is started again nevertheless."""
         self._killed.add(container)
 
-    def note_start(self, container: str, at: float) -> None:
+    def note_start(self, container: str, timestamp: float) -> None:
         history = self._history(container)
         _cancel(history)
         history.count += history.has_ended
         history.has_ended = history.is_stopped = False
-        history.started_at = at
+        history.started_at = timestamp
 
-    def note_end(self, container: str, at: float) -> None:
-        """Schedules the next start, unless the end was asked for. `at` is the engine's time, in seconds."""
+    def note_end(self, container: str, timestamp: float) -> None:
+        """Schedules the next start, unless the end was asked for. `timestamp` is the engine's time, in
+        seconds."""
         history = self._history(container)
         _cancel(history)
         history.has_ended = True
         if history.is_stopped:
             return
-        pause = FIRST_PAUSE if at - history.started_at >= STABLE_SECONDS else history.pause
+        pause = FIRST_PAUSE if timestamp - history.started_at >= STABLE_SECONDS else history.pause
         history.pause = min(2 * pause, MAX_PAUSE)
         history.timer = asyncio.create_task(self._start_after(pause, container))
 

@@ -14,7 +14,7 @@ class OwnDockerSettings(Struct, frozen=True, kw_only=True):
         str,
         says(
             "Address of the Docker engine, such as unix:///var/run/docker.sock; empty looks for it",
-            after="registry_password",
+            after_setting="registry_password",
         ),
     ] = ""
     docker_networks: Annotated[
@@ -23,6 +23,6 @@ class OwnDockerSettings(Struct, frozen=True, kw_only=True):
             "Range of the networks of environments and builds on Docker engines; one organization has an "
             "eighth of it at most. Empty: an engine takes its own, of which it has about 30",
             pattern=r"^([0-9.]{7,15}/[0-9]{1,2})?\Z",
-            after="docker_host",
+            after_setting="docker_host",
         ),
     ] = "10.199.0.0/16"

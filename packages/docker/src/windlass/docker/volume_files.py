@@ -50,10 +50,10 @@ async def discard_container(docker: Docker, installation: str, service: str) -> 
     await _remove(docker, names.volume_files(installation, service))
 
 
-def may_be_redirected(shared: Collection[str], own: Collection[str]) -> bool:
+def may_be_redirected(shared: Collection[str], service_volumes: Collection[str]) -> bool:
     """Returns whether a program could have replaced a folder on the way to one of its mount points by a link
     into a volume that other containers of the service have, too."""
-    return any(posixpath.dirname(path) != "/" and {*shared} - {path} for path in {*shared, *own})
+    return any(posixpath.dirname(path) != "/" and {*shared} - {path} for path in {*shared, *service_volumes})
 
 
 @asynccontextmanager

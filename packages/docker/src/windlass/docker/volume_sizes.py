@@ -55,9 +55,9 @@ class _ByteCount:
             except PathTooLong:
                 self.bytes += HIDDEN_BYTES
 
-    def _add(self, facts: os.stat_result, linked: set[tuple[int, int]]) -> None:
-        file = facts.st_dev, facts.st_ino
-        if file not in linked:
-            self.bytes += facts.st_blocks * 512
-        if facts.st_nlink > 1:
-            linked.add(file)
+    def _add(self, stat_result: os.stat_result, linked_files: set[tuple[int, int]]) -> None:
+        file = stat_result.st_dev, stat_result.st_ino
+        if file not in linked_files:
+            self.bytes += stat_result.st_blocks * 512
+        if stat_result.st_nlink > 1:
+            linked_files.add(file)

@@ -97,9 +97,9 @@ class EventWatcher:
     def is_unavailable(self) -> bool:
         return self._silent_since is not None and time.monotonic() >= self._silent_since + AWAY_AFTER
 
-    async def start(self, notice: Notice, sink: Sink, missed: Missed, timeout: float) -> None:
+    async def start(self, notice: Notice, sink: Sink, on_missed_notices: Missed, timeout: float) -> None:
         """Starts watching. Waits up to `timeout` seconds for the first connection to the engine."""
-        self._notice, self._sink, self._missed = notice, sink, missed
+        self._notice, self._sink, self._missed = notice, sink, on_missed_notices
         self._tried.clear()
         self._task = asyncio.create_task(self._run())
         with suppress(TimeoutError):

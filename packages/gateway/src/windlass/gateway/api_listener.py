@@ -171,13 +171,13 @@ class ApiListener:
             self._waiting.cancel()
             self._waiting = None
 
-    def _accept_client(self, listening: socket.socket) -> None:
+    def _accept_client(self, listening_socket: socket.socket) -> None:
         if len(self._answers) >= _MAX_ANSWERS:
             self._stop_refusing()
             self._waiting = self._loop.call_later(1.0, self._refuse)
             return
         with suppress(OSError):
-            connection, _ = listening.accept()
+            connection, _ = listening_socket.accept()
             connection.setblocking(False)
             answer = self._loop.create_task(_answer_unavailable(connection))
             self._answers.add(answer)

@@ -90,17 +90,17 @@ class Doors:
         partial = {service for at, service in self._partial if at == listener_key}
         return self._journal.told.services(listener_key) - partial
 
-    async def restore(self, inherited: Sockets) -> None:
+    async def restore(self, inherited_sockets: Sockets) -> None:
         """Reopens the doors and ports that the journal lists. Uses the listening sockets that the previous
         gateway has handed over, if any."""
         for opened in list(self._journal.told.doors.values()):
             try:
-                await self._open(opened, inherited, is_restored=True)
+                await self._open(opened, inherited_sockets, is_restored=True)
             except RouteError as error:
                 _log.error("a door cannot be opened", extra={"door": opened.door, "reason": str(error)})
-        for listening in inherited.values():
+        for listening in inherited_sockets.values():
             listening.close()
-        inherited.clear()
+        inherited_sockets.clear()
 
     async def change(self, change: Change) -> None:
         """Applies a change and records it in the journal. Raises RouteError if the change is not possible;
@@ -176,10 +176,10 @@ class Doors:
             for at, listening in router.listening().items()
         }
 
-    def leave(self, give: Callable[[str, int, int, ClientWait], None]) -> None:
+    def leave(self, give_away: Callable[[str, int, int, ClientWait], None]) -> None:
         """Accepts no more connections, and hands over each connection as soon as it is idle."""
         for door, router in self._routers.items():
-            router.leave(partial(give, door))
+            router.leave(partial(give_away, door))
 
     def adopt(self, message: ClientFile, connection: socket.socket) -> None:
         """Continues a client connection that the previous gateway has handed over."""
@@ -219,28 +219,28 @@ class Doors:
                     raise
             await asyncio.sleep(_BIND_PAUSE)
 
-    async def _move(self, before: BuiltinRouter, current: Open, request: Open) -> None:
+    async def _move(self, previous_router: BuiltinRouter, current: Open, request: Open) -> None:
         """Moves a door to another address. If that fails, reopens the door at its old address.
 
         The door is closed first, because the old and the new address may overlap, and the external ports of
         services move with the door."""
         if request.port != current.port:
             await _check_free(request)
-        await before.stop()
+        await previous_router.stop()
         try:
             await self._open_soon(request)
         except RouteError:
             await self._open_soon(current)
             raise
 
-    async def _open(self, request: Open, inherited: Sockets, *, is_restored: bool = False) -> None:
+    async def _open(self, request: Open, inherited_sockets: Sockets, *, is_restored: bool = False) -> None:
         """Opens a door. `is_restored`: no server waits for the result, and HTTP is served in any case."""
-        own = {at[1:]: inherited.pop(at) for at in list(inherited) if at[0] == request.door}
+        own = {at[1:]: inherited_sockets.pop(at) for at in list(inherited_sockets) if at[0] == request.door}
         router = BuiltinRouter(
             request.host,
             request.port,
             trusts=trust_check(request.trusted),
-            inherited=own,
+            inherited_sockets=own,
             is_complete=self._journal.told.is_complete,
             store=SealedFolder(self._folder, request.door),
         )

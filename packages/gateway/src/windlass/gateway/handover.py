@@ -117,7 +117,7 @@ class Succession:
 
     def __init__(
         self,
-        listening: socket.socket,
+        listening_socket: socket.socket,
         doors: Doors,
         sockets: Callable[[], Sockets],
         changing: asyncio.Lock,
@@ -127,7 +127,7 @@ class Succession:
         """`sockets` returns the listening sockets to hand over. The lock `changing` prevents changes of the
         doors during a handover. `elders` drains the gateways before this one. `relieved` is called when the
         successor begins to serve."""
-        self._listening = listening
+        self._listening = listening_socket
         self._doors, self._sockets, self._changing = doors, sockets, changing
         self._elders, self._relieved = elders, relieved
         self._loop = asyncio.get_running_loop()
@@ -202,11 +202,11 @@ class Succession:
         if self._channel is not None:
             self._channel.send(DrainEnd(drain.number))
 
-    def _pass_on_client(self, listener_key: str, port: int, file: int, waited: ClientWait) -> None:
+    def _pass_on_client(self, listener_key: str, port: int, file: int, client_wait: ClientWait) -> None:
         if self._channel is None:  # the successor has exited: the client connection is lost
             os.close(file)
         else:
-            self._channel.send(ClientFile(listener_key, port, waited), [file])
+            self._channel.send(ClientFile(listener_key, port, client_wait), [file])
 
     def _handle_loss(self) -> None:
         self._channel = None

@@ -231,9 +231,9 @@ class GatewayProgram:
             challenges=await self._doors.challenges(asked) if asked else {},
         )
 
-    def _held_by_others(self, own: dict[str, Open]) -> dict[str, Open]:
+    def _held_by_others(self, own_requests: dict[str, Open]) -> dict[str, Open]:
         """Returns the doors that other connected servers have opened. A door has one address."""
-        others = [opened for opened in self._links.values() if opened is not own]
+        others = [opened for opened in self._links.values() if opened is not own_requests]
         return {door: held for opened in others for door, held in opened.items()}
 
     async def _drain_predecessor(self, endpoints: Sequence[Endpoint], timeout: float) -> None:

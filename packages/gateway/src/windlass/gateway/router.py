@@ -173,26 +173,26 @@ class GatewayRouter:
             if not await is_known(door):
                 await self._link.call(Retire(door, timeout))
 
-    async def _restore_door(self, ask: AskGateway) -> None:
+    async def _restore_door(self, ask_gateway: AskGateway) -> None:
         """Reopens the door, and sends the routes of services that the gateway does not have. Existing routes
         stay, because another server may have sent newer ones.
 
         A failure for one service does not prevent the other services' routes from being sent. Raises the
         first failure at the end."""
-        services = (await ask(self._opening)).services
+        services = (await ask_gateway(self._opening)).services
         failed: RouteError | None = None
         for changes in (self._reserved, self._routes):
             for service in changes.keys() - services:
                 try:
-                    await ask(changes[service])
+                    await ask_gateway(changes[service])
                 except RouteError as error:
                     failed = failed or error  # if reserving ports fails, setting the routes fails, too
         if failed:
             raise failed
         if self._is_complete:
-            await ask(Complete())
+            await ask_gateway(Complete())
         if self._stays:
-            await ask(Keep(stays=True))
+            await ask_gateway(Keep(stays=True))
 
 
 def _up_metric(is_up: bool) -> Metric:

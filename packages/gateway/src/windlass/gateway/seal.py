@@ -18,10 +18,10 @@ class Seal:
     def seal(self, content: bytes, *owner: str) -> bytes:
         return self._encryption.encrypt(content, *owner)
 
-    def unseal(self, sealed: bytes, *owner: str) -> bytes:
+    def unseal(self, sealed_value: bytes, *owner: str) -> bytes:
         """Raises LookupError if the content was changed, moved, or sealed with another key."""
         try:
-            return self._encryption.decrypt(sealed, *owner)
+            return self._encryption.decrypt(sealed_value, *owner)
         except CannotDecrypt as error:
             raise LookupError(str(error)) from error
 

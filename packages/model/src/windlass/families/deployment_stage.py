@@ -75,7 +75,7 @@ deployment_stage = Family(
     title="DeploymentStage",
     shown=DeploymentStageShown,
     group=_GROUP,
-    created=200,
+    created_status=200,
     normalise=normalise,
     audit=AuditWords(sub_target="DEPLOYMENT_STAGE", is_part=True),
     actions=(

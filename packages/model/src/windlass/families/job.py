@@ -278,10 +278,10 @@ def normalise(spec: Job) -> None:
     spec.auto_deploy = bool(spec.auto_deploy)
 
 
-def _is_empty(part: Spec) -> bool:
+def _is_empty(spec: Spec) -> bool:
     """Returns whether the object is empty. Existing clients send `{}` for the alternative that they do not
     use."""
-    return all(getattr(part, name) in (UNSET, None, []) for name in part.__struct_fields__)
+    return all(getattr(spec, name) in (UNSET, None, []) for name in spec.__struct_fields__)
 
 
 def _normalise_source(source: JobSource) -> None:

@@ -24,7 +24,7 @@ project = Family(
     Project,
     parent=organization,
     shown=ProjectShown,
-    created=200,
+    created_status=200,
     traits=(has_variables, holds_services),
     exported=ExportedResource("qovery_project", same("name description"), lists=OF_PROJECTS),
 )

@@ -100,7 +100,7 @@ def beside(data: Path, suffix: str) -> Path:
     return data.with_name(f"{data.name}.{suffix}")
 
 
-def make_whole(data: Path, make: Callable[[Path], None]) -> bool:
+def make_whole(data: Path, create_folder: Callable[[Path], None]) -> bool:
     """Creates the data folder if it is absent or empty, and returns whether it was created. The folder is
     filled under another name and renamed at the end, so that it is never incomplete."""
     unfinished = beside(data, "new")
@@ -108,7 +108,7 @@ def make_whole(data: Path, make: Callable[[Path], None]) -> bool:
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         return False
     unfinished.mkdir(mode=0o700)
-    make(unfinished)
+    create_folder(unfinished)
     sync(unfinished)
     unfinished.rename(data)
     sync(data.parent)

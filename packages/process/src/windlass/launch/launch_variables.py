@@ -34,10 +34,10 @@ def port_of(variables: Variables) -> int:
     return int(text)
 
 
-def memory_of(variables: Variables, otherwise: int) -> int:
+def memory_of(variables: Variables, default: int) -> int:
     """Returns the memory limit in megabytes: the variable's value, or else the control group's limit, or else
-    `otherwise`."""
-    text = variables.get(MEMORY_VARIABLE) or _memory_limit() or str(otherwise)
+    `default`."""
+    text = variables.get(MEMORY_VARIABLE) or _memory_limit() or str(default)
     if not text.isascii() or not text.isdigit() or not int(text):
         raise LaunchRefused(f"{MEMORY_VARIABLE} must be a number of megabytes, and is {text!r}")
     return int(text)
@@ -52,23 +52,23 @@ def _memory_limit() -> str:
     return ""
 
 
-def data_of(variables: Variables, name: str, own: str = "") -> Path:
+def data_of(variables: Variables, name: str, variable: str = "") -> Path:
     """Returns the data folder: the folder `name` in the volume or, without a volume, the value of the
-    variable `own`.
+    variable `variable`.
 
-    The volume has priority because `own` may be a path that exists only inside an image.
+    The volume has priority because `variable` may be a path that exists only inside an image.
     """
     if volume := variables.get(VOLUME_VARIABLE):
         return Path(volume).absolute() / name
-    if own and (path := variables.get(own)):
+    if variable and (path := variables.get(variable)):
         return Path(path).absolute()
     raise LaunchRefused(
-        f"no folder for the data is named: set {VOLUME_VARIABLE}{f' or {own}' if own else ''}"
+        f"no folder for the data is named: set {VOLUME_VARIABLE}{f' or {variable}' if variable else ''}"
     )
 
 
-def name_of(variables: Variables, variable: str, otherwise: str) -> str:
-    name = variables.get(variable) or otherwise
+def name_of(variables: Variables, variable: str, default: str) -> str:
+    name = variables.get(variable) or default
     if not _NAME_PATTERN.fullmatch(name):
         raise LaunchRefused(
             f"{variable} must begin with a letter and continue with up to 62 letters, digits, `_` or `-`, "

@@ -91,12 +91,12 @@ def move_in(records: RecordStore, places: PortAddresses, service: str, source: P
         move(kept, own)
 
 
-def _folders(records: RecordStore, service: str, aside: Path) -> Iterator[tuple[Path, Path]]:
-    """Yields pairs of a folder in the engine and its counterpart in `aside`. Volumes come first, because they
-    cannot be created again."""
-    yield records.volumes / safe(service), aside / "volumes"
-    yield records.removed.file(safe(service)), aside / "removed"
-    yield records.services / safe(service), aside / "instances"
+def _folders(records: RecordStore, service: str, aside_folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Yields pairs of a folder in the engine and its counterpart in `aside_folder`. Volumes come first,
+    because they cannot be created again."""
+    yield records.volumes / safe(service), aside_folder / "volumes"
+    yield records.removed.file(safe(service)), aside_folder / "removed"
+    yield records.services / safe(service), aside_folder / "instances"
 
 
 _log = log("engines.process")
@@ -192,7 +192,7 @@ class ProcessEngine(RolloutEngine):
         self._prepared = False
         self._round: asyncio.Task[None] | None = None
 
-    async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
+    async def start(self, notice: Notice, sink: Sink, on_missed_notices: Missed = ignore_lost_lines) -> None:
         await super().start(notice, sink)
         self._instances.open(notice)
         self._output.start(sink)
@@ -226,7 +226,7 @@ class ProcessEngine(RolloutEngine):
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
         self._prepare()
         key = InstanceKey(workload.service, workload.generation, index)
-        await self._uninterrupted(self._instances.run(key, workload, once=True))
+        await self._uninterrupted(self._instances.run(key, workload, runs_once=True))
         while True:
             change, record = self._instances.change(workload.service), self._records.read(key)
             if record is None or record.removing:
@@ -235,7 +235,7 @@ class ProcessEngine(RolloutEngine):
                 await self._output.flush(self._records.home(key))
                 return as_outcome(record)
             if record.process is None:
-                await self._uninterrupted(self._instances.run(key, workload, once=True))
+                await self._uninterrupted(self._instances.run(key, workload, runs_once=True))
             with suppress(TimeoutError):  # another engine may see the end, and does not set this event
                 async with asyncio.timeout(ROUND_INTERVAL):
                     await change.wait()

@@ -45,12 +45,12 @@ class InstanceEnvironment:
             return {port: port for port in internal}
         return {port: self._port(key, record.ports.get(port)) for port in internal}
 
-    def _port(self, key: InstanceKey, before: int | None) -> int:
+    def _port(self, key: InstanceKey, previous_port: int | None) -> int:
         """Returns the port of the previous run, or another port if that one is in use."""
-        if before is not None:
-            if ports.free(before):
-                return before
-            self._claims.release(before, key)
+        if previous_port is not None:
+            if ports.free(previous_port):
+                return previous_port
+            self._claims.release(previous_port, key)
         return self._claims.claim(key)
 
     def environment(self, key: InstanceKey, workload: Workload, ports: Mapping[int, int]) -> dict[str, str]:

@@ -47,10 +47,10 @@ class Pauses(Struct, frozen=True):
     longest: float = 60.0
     well: float = 60.0
 
-    def after(self, before: float, ran: float) -> float:
-        if not before or ran >= self.well:
+    def after(self, previous_pause: float, run_seconds: float) -> float:
+        if not previous_pause or run_seconds >= self.well:
             return self.first
-        return min(before * 2, self.longest)
+        return min(previous_pause * 2, self.longest)
 
 
 def after_end(record: Record, status: int | None, reason: str, now: int, pauses: Pauses) -> Record:

@@ -169,11 +169,13 @@ def make_once(home: Path, owner: int | None) -> None:
         change_owner(folder, owner)
 
 
-def writable(home: Path, workload: Workload, volumes: Path, cache: Path, *, once: bool = False) -> list[Path]:
+def writable(
+    home: Path, workload: Workload, volumes: Path, cache: Path, *, runs_once: bool = False
+) -> list[Path]:
     """Returns the folders of the engine in which the program may write."""
     own = [
         home / name
-        for name in ("app", "home", "tmp", "files", "output", *((RECORDER_FOLDER,) if once else ()))
+        for name in ("app", "home", "tmp", "files", "output", *((RECORDER_FOLDER,) if runs_once else ()))
     ]
     return [
         *own,
@@ -266,12 +268,12 @@ def _attach_volume(volume: Volume, storage: Path, app: Path, owner: int | None, 
         change_owner(storage, owner)
 
 
-def _hand_over(place: Path, storage: Path, owner: int | None, copies: CopyContent) -> None:
+def _hand_over(path: Path, storage: Path, owner: int | None, copies: CopyContent) -> None:
     """Copies files of the application into an empty volume, as container engines do, and removes them from
     the working copy. An earlier instance may be using the volume."""
     if not any(storage.iterdir()):
-        copies(place, storage, owner)
-    erase(place)
+        copies(path, storage, owner)
+    erase(path)
 
 
 def _file_path(home: Path, path: str) -> Path:
@@ -301,24 +303,24 @@ def _write_file(place: Path, content: bytes, tops: Sequence[Path], owner: int | 
         raise
 
 
-def _real_folder(place: Path) -> Path:
+def _real_folder(path: Path) -> Path:
     try:
-        return place.parent.resolve()
+        return path.parent.resolve()
     except RuntimeError as error:  # links of the application lead to each other
-        raise _leads_elsewhere(place) from error
+        raise _leads_elsewhere(path) from error
 
 
-def _leads_elsewhere(place: Path) -> EngineError:
+def _leads_elsewhere(path: Path) -> EngineError:
     return EngineError(
-        f"Remove the link of the application in the path of {place.name}: it leads out of its folder"
+        f"Remove the link of the application in the path of {path.name}: it leads out of its folder"
     )
 
 
-def _make_parent(place: Path, app: Path, owner: int | None) -> None:
+def _make_parent(path: Path, app: Path, owner: int | None) -> None:
     """Creates the parent folder of a volume. Refuses links of the application that lead out of the working
     copy."""
-    folder, top = _real_folder(place), app.resolve()
+    folder, top = _real_folder(path), app.resolve()
     if not folder.is_relative_to(top):
-        raise _leads_elsewhere(place)
+        raise _leads_elsewhere(path)
     with open_below(top, folder.relative_to(top).parts, UNCHANGED if owner is None else owner):
         return

@@ -153,14 +153,14 @@ class Instances:
 
     # Starting
 
-    async def run(self, key: InstanceKey, workload: Workload, *, once: bool = False) -> Instance:
+    async def run(self, key: InstanceKey, workload: Workload, *, runs_once: bool = False) -> Instance:
         command(workload)
         self._records.check(key.service)
         while True:
-            async with self._records.held(key, make=True) as home:
+            async with self._records.held(key, may_create=True) as home:
                 assert home is not None
                 record = self._records.read(key)
-                if not self._records.may_run(key, once=once):
+                if not self._records.may_run(key, runs_once=runs_once):
                     await self._erase(key, record)
                     raise EngineError(f"deployment {key.generation} of {workload.name} was removed meanwhile")
                 if record is not None and record.removing:
@@ -171,7 +171,7 @@ class Instances:
                     await self._ask(key, home, record, workload.grace)
                     await self._erase(key, record)
                     continue
-                if once or (record and record.once):
+                if runs_once or (record and record.once):
                     record = await self._run_once(key, home, workload, record)
                 else:
                     record = await self._run(key, home, workload, record)
@@ -320,7 +320,7 @@ class Instances:
         )
         return True
 
-    async def _resume(self, key: InstanceKey, due: int) -> None:
+    async def _resume(self, key: InstanceKey, due_at: int) -> None:
         supervisor = self.supervisors.of(key)
         supervisor.resume = None
         async with self._records.held(key) as home:
@@ -330,7 +330,7 @@ class Instances:
             workload = supervisor.workload
             if workload is None or self._closing:
                 return
-            if record.resume_at == due and record.process is None:
+            if record.resume_at == due_at and record.process is None:
                 await self._killer.end(home, record.last, record)
                 await self._restart(key, workload, record)
         self.adopt(key)

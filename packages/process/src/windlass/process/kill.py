@@ -39,38 +39,43 @@ class ProcessKiller:
                 kernel.send(fd, signal.SIGTERM)
             await wait_for_ends(handles, grace, reaping=True)
 
-    async def end(self, home: Path, leader: Process | None, record: Record) -> bool:
-        """Kills all processes of an instance and returns whether there were any. `leader` is the program.
+    async def end(self, home: Path, group_leader: Process | None, record: Record) -> bool:
+        """Kills all processes of an instance and returns whether there were any. `group_leader` is the
+        program.
 
         A process that is forked during a scan may be missed if its parent ends meanwhile, so two consecutive
         scans must find none.
         """
         any_at_all, calm = False, 0
         while calm < 2:
-            living = await self._find_living(home, leader, record)
+            living = await self._find_living(home, group_leader, record)
             if not living:
                 calm += 1
                 continue
             any_at_all, calm = True, 0
             cgroups.kill(record.groups)
-            await end_these([*living, *_find_unreaped(leader)])
+            await end_these([*living, *_find_unreaped(group_leader)])
         if record.cell and "mark" in record.cell:
             await asyncio.to_thread(kill_fast_forkers, record.cell["mark"])
         return any_at_all
 
-    async def _find_living(self, home: Path, leader: Process | None, record: Record) -> list[kernel.Stat]:
+    async def _find_living(
+        self, home: Path, group_leader: Process | None, record: Record
+    ) -> list[kernel.Stat]:
         table = await self._counting.now()
-        processes = {process.stat.pid: process.stat for process in members(table, home, leader, record)}
+        processes = {process.stat.pid: process.stat for process in members(table, home, group_leader, record)}
         for pid in cgroups.members(record.groups):
             if pid not in processes and (stat := kernel.stat(pid)) and not stat.dead:
                 processes[pid] = stat
         return list(processes.values())
 
 
-def _find_unreaped(leader: Process | None) -> list[kernel.Stat]:
+def _find_unreaped(group_leader: Process | None) -> list[kernel.Stat]:
     """Returns the program's process if it has ended and has not been reaped."""
-    present = kernel.stat(leader.pid) if leader and leader.boot == kernel.boot() else None
-    return [present] if present and leader and present.start == leader.start and present.dead else []
+    present = kernel.stat(group_leader.pid) if group_leader and group_leader.boot == kernel.boot() else None
+    return (
+        [present] if present and group_leader and present.start == group_leader.start and present.dead else []
+    )
 
 
 @contextmanager

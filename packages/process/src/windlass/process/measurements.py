@@ -54,16 +54,16 @@ class Measurements(Generic[T]):
             if look.done() and (run not in runs or began < oldest):
                 del self._started[run]
 
-    async def measure(self, run: InstanceRun, look: Callable[[], T]) -> T:
-        """Runs the measurement `look` and returns its result. If an earlier call's measurement has completed
-        late, returns that result instead.
+    async def measure(self, run: InstanceRun, measurement: Callable[[], T]) -> T:
+        """Runs the measurement `measurement` and returns its result. If an earlier call's measurement has
+        completed late, returns that result instead.
 
         Raises MeasurementTimeout if the measurement takes too long, and immediately while an earlier one is
         still running.
         """
         started, began = self._started.get(run, (None, time.monotonic()))
         if started is None:
-            started = _start(look)
+            started = _start(measurement)
             self._started[run] = started, began
             waiting = asyncio.wrap_future(started)
             waiting.add_done_callback(_retrieve_exception)
@@ -76,19 +76,19 @@ class Measurements(Generic[T]):
         return started.result()
 
 
-def _retrieve_exception(waiting: asyncio.Future[T]) -> None:
+def _retrieve_exception(future: asyncio.Future[T]) -> None:
     """Retrieves the exception, because asyncio logs unretrieved exceptions. `measure` raises it itself."""
-    if not waiting.cancelled():
-        waiting.exception()
+    if not future.cancelled():
+        future.exception()
 
 
-def _start(look: Callable[[], T]) -> Future[T]:
+def _start(measurement: Callable[[], T]) -> Future[T]:
     result: Future[T] = Future()
     result.set_running_or_notify_cancel()  # cancelling the wait does not cancel the measurement
 
     def run() -> None:
         try:
-            result.set_result(look())
+            result.set_result(measurement())
         except BaseException as error:  # noqa: BLE001 (the caller raises it)
             result.set_exception(error)
 

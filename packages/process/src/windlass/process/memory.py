@@ -23,10 +23,10 @@ def usage(record: Record, processes: Collection[OwnedProcess]) -> Usage:
     )
 
 
-def looks_heavy(record: Record, processes: Collection[OwnedProcess], hidden: int) -> bool:
+def looks_heavy(record: Record, processes: Collection[OwnedProcess], unseen_processes: int) -> bool:
     """Returns whether an instance may exceed its memory limit. A quick upper estimate counts shared memory
-    once for each process and adds all `hidden` memory of the machine."""
-    return 0 < record.memory << 20 < _resident(processes) + hidden
+    once for each process and adds all `unseen_processes` memory of the machine."""
+    return 0 < record.memory << 20 < _resident(processes) + unseen_processes
 
 
 def is_heavy(record: Record, processes: InstanceProcesses) -> bool:

@@ -260,8 +260,8 @@ class Networks:
         self._children.add(holder.pid)
         return holder
 
-    def _note(self, name: str, note: HolderNote) -> None:
-        write_whole(self._folder / name, msgspec.json.encode(note), durable=False)
+    def _note(self, name: str, holder_note: HolderNote) -> None:
+        write_whole(self._folder / name, msgspec.json.encode(holder_note), durable=False)
 
     def _renew_rules(self) -> None:
         hubs = [name for name in names(self._folder) if name.endswith(_HUB)]

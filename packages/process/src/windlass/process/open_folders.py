@@ -35,31 +35,31 @@ def open_below(root: Path, parts: Sequence[str] = (), owner: int = UNCHANGED) ->
         os.close(at)
 
 
-def folder(name: str, at: int, owner: int = UNCHANGED) -> int:
+def folder(name: str, folder_fd: int, owner: int = UNCHANGED) -> int:
     """Opens a subfolder, and creates it if it is missing. Raises an OSError if the name belongs to a link or
     a file."""
     is_new = False
     with suppress(FileExistsError):
-        os.mkdir(name, 0o700, dir_fd=at)
+        os.mkdir(name, 0o700, dir_fd=folder_fd)
         is_new = True
-    below = os.open(name, FOLDER_FLAGS, dir_fd=at)
+    below = os.open(name, FOLDER_FLAGS, dir_fd=folder_fd)
     if is_new:
         os.fchown(below, owner, owner)
     return below
 
 
-def write(name: str, at: int, content: bytes, owner: int = UNCHANGED) -> None:
+def write(name: str, folder_fd: int, content: bytes, owner: int = UNCHANGED) -> None:
     """Writes a new file. Removes an existing file or link of the same name first."""
     with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=at)
-    with os.fdopen(os.open(name, NEW_FILE_FLAGS, 0o600, dir_fd=at), "wb") as file:
+        os.unlink(name, dir_fd=folder_fd)
+    with os.fdopen(os.open(name, NEW_FILE_FLAGS, 0o600, dir_fd=folder_fd), "wb") as file:
         file.write(content)
         os.fchown(file.fileno(), owner, owner)
 
 
-def read(name: str, at: int, limit: int) -> bytes:
+def read(name: str, folder_fd: int, limit: int) -> bytes:
     """Returns the first `limit` bytes of a regular file. Raises an OSError for other kinds of files."""
-    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder_fd)
     with os.fdopen(file, "rb") as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise OSError(errno.EINVAL, "it is no file")

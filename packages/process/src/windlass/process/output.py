@@ -322,22 +322,22 @@ def _end(raw: bytes, unfinished: bool) -> int:
     return len(raw) if unfinished else 0
 
 
-def _first_lines(raw: bytes, end: int) -> int:
+def _first_lines(raw: bytes, end_position: int) -> int:
     """Returns the end position of the last line that may be handed over at once."""
-    if raw.count(b"\n", 0, end) <= AT_ONCE:
-        return end
-    end = 0
+    if raw.count(b"\n", 0, end_position) <= AT_ONCE:
+        return end_position
+    end_position = 0
     for _ in range(AT_ONCE):
-        end = raw.find(b"\n", end) + 1
-    return end
+        end_position = raw.find(b"\n", end_position) + 1
+    return end_position
 
 
-def _between_characters(raw: bytes, end: int) -> int:
+def _between_characters(raw: bytes, end_position: int) -> int:
     """Returns the position moved back to the start of a UTF-8 character, which has at most four bytes."""
     for back in range(4):
-        if end - back >= len(raw) or raw[end - back] & 0xC0 != 0x80:
-            return end - back
-    return end
+        if end_position - back >= len(raw) or raw[end_position - back] & 0xC0 != 0x80:
+            return end_position - back
+    return end_position
 
 
 def _split(raw: bytes) -> Iterator[str]:

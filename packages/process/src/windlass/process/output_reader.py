@@ -187,11 +187,11 @@ class OutputReader:
             with suppress(OSError):  # the file is gone, or its file system does not support holes
                 await asyncio.to_thread(output.free_reserved)
 
-    async def finish(self, aside: Path) -> None:
+    async def finish(self, aside_folder: Path) -> None:
         """Reads the last output of a removed instance and erases its files. After a failure, the next call of
         `finish_all` tries again."""
         try:
-            await self._finish(aside)
+            await self._finish(aside_folder)
         except UnknownRecord:
             return  # left to the version that wrote it; a line was logged
         except OSError as error:
@@ -199,14 +199,14 @@ class OutputReader:
                 "an instance that ended is erased later", extra={"why": error.strerror or str(error)}
             )
 
-    async def _finish(self, aside: Path) -> None:
-        record = self._records.read_in(aside)
+    async def _finish(self, aside_folder: Path) -> None:
+        record = self._records.read_in(aside_folder)
         for name in ("app", "files", "home", "tmp"):
-            await asyncio.to_thread(erase, aside / name)
+            await asyncio.to_thread(erase, aside_folder / name)
         if record is not None and not self.is_reader():
             return  # the reader may have read the first half of the last line
-        if record is None or await self._finish_output(aside, record):
-            await asyncio.to_thread(erase, aside)
+        if record is None or await self._finish_output(aside_folder, record):
+            await asyncio.to_thread(erase, aside_folder)
 
     async def finish_all(self) -> None:
         """Finishes the output of instances whose removal was interrupted, or which another engine removed."""
@@ -214,9 +214,9 @@ class OutputReader:
             for name in names(self._records.ended):
                 await self.finish(self._records.ended / name)
 
-    async def _finish_output(self, aside: Path, record: Record) -> bool:
+    async def _finish_output(self, aside_folder: Path, record: Record) -> bool:
         try:
-            output = OutputFile(aside, record.service, record, self._backlog)
+            output = OutputFile(aside_folder, record.service, record, self._backlog)
         except FileNotFoundError:
             return True  # another engine has finished it
         try:
@@ -259,12 +259,12 @@ class OutputReader:
                 more, self._blocked_until = False, time.monotonic() + _SILENCE_SECONDS
             await self._pause(more)
 
-    async def _pause(self, more: bool) -> None:
+    async def _pause(self, has_more: bool) -> None:
         self._wake.clear()
         blocked = self._blocked_until - time.monotonic()
         if blocked > 0:
             await asyncio.sleep(blocked)
-        elif more:
+        elif has_more:
             await asyncio.sleep(0)
         elif self._awake:
             await asyncio.sleep(self._wait)

@@ -16,21 +16,21 @@ class OwnProcessSettings(Struct, frozen=True, kw_only=True):
             "Whether services of the process engine are kept apart: required, auto (as far as the machine "
             "allows), off",
             pattern=r"^(required|auto|off)\Z",
-            after="place",
+            after_setting="place",
         ),
     ] = "auto"
     isolation_readable: Annotated[
         tuple[str, ...],
         says(
             "Folders besides the system's that services may read, such as a compiler's",
-            after="isolation_users",
+            after_setting="isolation_users",
         ),
     ] = ()
     isolation_networks: Annotated[
         bool,
         says(
             "Whether each instance has a network of its own, where the machine allows it",
-            after="isolation_readable",
+            after_setting="isolation_readable",
         ),
     ] = True
     network_allow: Annotated[
@@ -38,7 +38,7 @@ class OwnProcessSettings(Struct, frozen=True, kw_only=True):
         says(
             "Private networks that services may reach. A change reaches running services a few seconds after "
             "the next start",
-            after="share_machine",
+            after_setting="share_machine",
         ),
     ] = ()
     build_cache_days: Annotated[
@@ -47,7 +47,7 @@ class OwnProcessSettings(Struct, frozen=True, kw_only=True):
             "Days that the process engine keeps a build cache after a build last used it",
             ge=1,
             le=3650,
-            after="build_cache_bytes",
+            after_setting="build_cache_bytes",
         ),
     ] = 30
     build_memory: Annotated[
@@ -57,7 +57,7 @@ class OwnProcessSettings(Struct, frozen=True, kw_only=True):
             "organization have half as much again. 0 is half of the memory of the machine",
             ge=0,
             le=16_777_216,
-            after="build_cache_days",
+            after_setting="build_cache_days",
         ),
     ] = 0
     build_processes: Annotated[
@@ -67,7 +67,7 @@ class OwnProcessSettings(Struct, frozen=True, kw_only=True):
             "all of an organization have half as many again",
             ge=64,
             le=1_000_000,
-            after="build_memory",
+            after_setting="build_memory",
         ),
     ] = 4096
     toolchain_bytes: Annotated[
@@ -75,7 +75,7 @@ class OwnProcessSettings(Struct, frozen=True, kw_only=True):
         says(
             "Bytes of fetched toolchains that are kept; the least recently used go first",
             ge=0,
-            after="toolchain_downloads",
+            after_setting="toolchain_downloads",
         ),
     ] = 10 * 1024 * 1024 * 1024
     toolchain_days: Annotated[
@@ -84,6 +84,6 @@ class OwnProcessSettings(Struct, frozen=True, kw_only=True):
             "Days that a fetched toolchain is kept after a build last used it",
             ge=1,
             le=3650,
-            after="toolchain_bytes",
+            after_setting="toolchain_bytes",
         ),
     ] = 90

@@ -88,10 +88,10 @@ class ProcessTable:
         return found if found and found.stat.start == process.start else None
 
 
-def count(folder: Path, before: ProcessTable | None = None) -> ProcessTable:
-    """Lists all processes. Reuses entries of `before` for processes of instances and cells, because these
-    entries no longer change."""
-    reader, processes = _ProcessReader(folder), before.by_pid if before else {}
+def count(folder: Path, previous_table: ProcessTable | None = None) -> ProcessTable:
+    """Lists all processes. Reuses entries of `previous_table` for processes of instances and cells, because
+    these entries no longer change."""
+    reader, processes = _ProcessReader(folder), previous_table.by_pid if previous_table else {}
     seen: set[int] = set()
     known: dict[int, OwnedProcess] = {}
     others: dict[int, _ProcessIdentity] = {}
@@ -198,17 +198,19 @@ class _ProcessNamespaces:
         return 0
 
 
-def members(table: ProcessTable, home: Path, leader: Process | None, record: Record) -> list[OwnedProcess]:
-    """Returns the processes of an instance. `home` is its folder and `leader` is its program."""
+def members(
+    table: ProcessTable, home: Path, group_leader: Process | None, record: Record
+) -> list[OwnedProcess]:
+    """Returns the processes of an instance. `home` is its folder and `group_leader` is its program."""
     if record.space:
         inside = table.by_space.get(record.space, [])
-        if _is_inside(table, record.first, record.space) or _is_inside(table, leader, record.space):
+        if _is_inside(table, record.first, record.space) or _is_inside(table, group_leader, record.space):
             return inside
         # The namespace's number may have been reused by the kernel.
         return [process for process in inside if process.home == str(home)]
     marked = table.by_mark.get(mark_of(home), [])
     named = [process for process in table.by_home.get(str(home), []) if _is_of(process, record)]
-    others = [process for process in _session_members(table, home, leader) if process.home != str(home)]
+    others = [process for process in _session_members(table, home, group_leader) if process.home != str(home)]
     return [*marked, *(process for process in (*named, *others) if not process.mark)]
 
 
@@ -262,15 +264,15 @@ def _is_of(process: OwnedProcess, record: Record) -> bool:
     return cell is None or cell["identity"] != "user" or kernel.user(process.stat.pid) in (None, cell["uid"])
 
 
-def _session_members(table: ProcessTable, home: Path, leader: Process | None) -> list[OwnedProcess]:
+def _session_members(table: ProcessTable, home: Path, group_leader: Process | None) -> list[OwnedProcess]:
     """Returns the processes of the leader's session. A session's id may be reused, as a process id may."""
-    if leader is None or leader.boot != kernel.boot():
+    if group_leader is None or group_leader.boot != kernel.boot():
         return []
-    session = table.by_session.get(leader.pid, [])
-    first = table.by_pid.get(leader.pid)
+    session = table.by_session.get(group_leader.pid, [])
+    first = table.by_pid.get(group_leader.pid)
     if first is None:
         return [process for process in session if kernel.touches(process.stat.thread, home)]
-    return session if first.stat.start == leader.start else []
+    return session if first.stat.start == group_leader.start else []
 
 
 class ProcessCounter:

@@ -207,28 +207,28 @@ class RecordStore:
         return record
 
     @asynccontextmanager
-    async def held(self, key: InstanceKey, *, make: bool = False) -> AsyncIterator[Path | None]:
-        """Locks an instance and yields its folder. Yields None if the folder does not exist and `make` is
-        False."""
-        fd = await self._lock(key, make)
+    async def held(self, key: InstanceKey, *, may_create: bool = False) -> AsyncIterator[Path | None]:
+        """Locks an instance and yields its folder. Yields None if the folder does not exist and `may_create`
+        is False."""
+        fd = await self._lock(key, may_create)
         try:
             yield None if fd is None else self.home(key)
         finally:
             if fd is not None:
                 os.close(fd)
 
-    async def _lock(self, key: InstanceKey, make: bool) -> int | None:
+    async def _lock(self, key: InstanceKey, may_create: bool) -> int | None:
         path, pause = self.home(key) / "lock", 0.002
         deadline = time.monotonic() + _LOCK_TIMEOUT
         while True:
             try:
-                if make:
+                if may_create:
                     self._make_home(path.parent)
                 fd = filelock.open_lock_file(path)
             except FileNotFoundError:
-                if make and self.services.exists():
+                if may_create and self.services.exists():
                     continue  # removed between these two lines
-                if make:
+                if may_create:
                     raise
                 return None
             if filelock.try_lock(fd) and filelock.is_at(fd, path):
@@ -254,10 +254,10 @@ class RecordStore:
             self.home(key).parent.rmdir()
         return aside
 
-    def may_run(self, key: InstanceKey, *, once: bool = False) -> bool:
+    def may_run(self, key: InstanceKey, *, runs_once: bool = False) -> bool:
         """Returns whether an instance of this generation may be started. A removed generation may be started
         again only if it becomes current again, and never for a program that runs once."""
-        if once:
+        if runs_once:
             return key.generation not in self.removed.of(safe(key.service))
         later = any(other.generation > key.generation for other in self.find(key.service))
         return self.removed.returns(safe(key.service), key.generation, later=later)

@@ -60,19 +60,19 @@ def main(folder: str, *command: str) -> NoReturn:
     os._exit(status if status >= 0 else 128 - status)
 
 
-def _record_end(place: Path, result: str) -> None:
+def _record_end(path: Path, result: str) -> None:
     """Records the end of the program. On a full disk, waits for free space, because no other process has this
     information."""
     while True:
         try:
-            _write(place / f"{ENDED_FILE}.new", result)
+            _write(path / f"{ENDED_FILE}.new", result)
             break
         except OSError as error:
             if error.errno not in _DISK_FULL_ERRORS:
                 raise
             time.sleep(_RETRY_PAUSE)
-    (place / f"{ENDED_FILE}.new").rename(place / ENDED_FILE)
-    _sync(place)
+    (path / f"{ENDED_FILE}.new").rename(path / ENDED_FILE)
+    _sync(path)
 
 
 def _write(path: Path, text: str, how: int = os.O_TRUNC) -> None:

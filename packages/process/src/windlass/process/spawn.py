@@ -60,11 +60,11 @@ class SpawnedProcess(NamedTuple):
 class Spawner:
     """The launcher, and the thread that sends all requests to it."""
 
-    def __init__(self, after: Sequence[str] = ()) -> None:
-        """`after` is a module and the arguments of its `main`. The launcher runs them when the server
+    def __init__(self, exit_program: Sequence[str] = ()) -> None:
+        """`exit_program` is a module and the arguments of its `main`. The launcher runs them when the server
         ends."""
         self.thread = ThreadPoolExecutor(1, "windlass-starts")
-        self._launcher = Launcher(INSTANCES_SCORE, after)
+        self._launcher = Launcher(INSTANCES_SCORE, exit_program)
         self._began: float | None = None
         """The time when the start in progress began. None if no start is in progress."""
 

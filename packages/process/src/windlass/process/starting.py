@@ -179,7 +179,7 @@ class InstanceStarter:
         files.make(home, workload, self._records.volumes, cache, self._isolation.owner(key.service), copies)
 
     def cell(
-        self, key: InstanceKey, workload: Workload, network: CellNetwork | None, once: bool = False
+        self, key: InstanceKey, workload: Workload, network: CellNetwork | None, runs_once: bool = False
     ) -> Cell | None:
         """Returns the cell of an instance. It can read its build and the operator's programs. Paths in its
         command or variables are not made readable, because they could be any folder of the machine."""
@@ -192,7 +192,7 @@ class InstanceStarter:
                 *path,
                 *([self.server_folder] if workload.calls_server else ()),
             ),
-            writable=files.writable(home, workload, self._records.volumes, cache, once=once),
+            writable=files.writable(home, workload, self._records.volumes, cache, runs_once=runs_once),
             temporary=home / "tmp",
             mark=mark_of(home),
             shared_memory=workload.memory << 20,

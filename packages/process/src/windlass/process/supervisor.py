@@ -107,8 +107,8 @@ class Supervisor:
         differing = len(self._own.keys() - workload.hidden) + len(self._absent)
         return differing <= max(_LEAST_OWN_VARIABLES, len(workload.variables) // 4)
 
-    def watch(self, process: Process, ended: Callable[[], None]) -> bool:
-        """Watches a process and calls `ended` at its end. Returns False if it has already ended."""
+    def watch(self, process: Process, on_end: Callable[[], None]) -> bool:
+        """Watches a process and calls `on_end` at its end. Returns False if it has already ended."""
         self.unwatch()
         self.process, self.heard, self.is_limited = process, {}, False
         if process.boot == kernel.boot():
@@ -117,7 +117,7 @@ class Supervisor:
             return False
         # In an empty context: the caller's context contains its task, which would be kept while the process
         # runs.
-        Context().run(asyncio.get_running_loop().add_reader, self.handle, ended)
+        Context().run(asyncio.get_running_loop().add_reader, self.handle, on_end)
         return True
 
     def reap(self, process: Process) -> int | None:

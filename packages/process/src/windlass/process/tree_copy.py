@@ -46,11 +46,11 @@ def copy_content(source: Path, target: Path, owner: int | None, least_free: int 
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG)) from error
 
 
-def adorn(source: Path, at: int, owner: int | None) -> None:
+def adorn(source: Path, folder_fd: int, owner: int | None) -> None:
     """Gives an open folder the mode of another folder, and an owner unless it is None."""
     own = UNCHANGED if owner is None else owner
-    os.fchmod(at, stat.S_IMODE(source.stat().st_mode) | 0o700)
-    os.fchown(at, own, own)
+    os.fchmod(folder_fd, stat.S_IMODE(source.stat().st_mode) | 0o700)
+    os.fchown(folder_fd, own, own)
 
 
 class _TreeCopy:
@@ -67,7 +67,7 @@ class _TreeCopy:
         self._owner = UNCHANGED if owner is None else owner
         self._clones = True
 
-    def content(self, source: Path, at: int) -> None:
+    def content(self, source: Path, folder_fd: int) -> None:
         """Copies the content of a folder into an open folder. Does not replace existing files."""
         with os.scandir(source) as entries:
             for entry in entries:
@@ -75,16 +75,16 @@ class _TreeCopy:
                     os.symlink(
                         self._link_target(str(Path(entry.path).readlink()), str(source)),
                         entry.name,
-                        dir_fd=at,
+                        dir_fd=folder_fd,
                     )
-                    os.chown(entry.name, self._owner, self._owner, dir_fd=at, follow_symlinks=False)
+                    os.chown(entry.name, self._owner, self._owner, dir_fd=folder_fd, follow_symlinks=False)
                 elif entry.is_dir(follow_symlinks=False):
-                    self._folder(source / entry.name, entry.name, at)
+                    self._folder(source / entry.name, entry.name, folder_fd)
                 elif entry.is_file(follow_symlinks=False):
-                    self._file(entry.path, entry.name, at)
+                    self._file(entry.path, entry.name, folder_fd)
 
-    def _folder(self, source: Path, name: str, at: int) -> None:
-        below = open_folders.folder(name, at)
+    def _folder(self, source: Path, name: str, folder_fd: int) -> None:
+        below = open_folders.folder(name, folder_fd)
         try:
             self.content(source, below)
             adorn(source, below, self._user)
@@ -98,14 +98,14 @@ class _TreeCopy:
             return self._target + whole[len(self._source) :] if link.startswith("/") else link
         return whole
 
-    def _file(self, source: str, name: str, at: int) -> None:
+    def _file(self, source: str, name: str, folder_fd: int) -> None:
         if self._files % _CHECKED_FILES == 0:
-            self._check_room(at)
+            self._check_room(folder_fd)
         self._files += 1
         old = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         try:
             about = os.fstat(old)
-            new = os.open(name, NEW_FILE_FLAGS, 0o600, dir_fd=at)
+            new = os.open(name, NEW_FILE_FLAGS, 0o600, dir_fd=folder_fd)
             try:
                 self._content(old, new, about.st_size)
                 os.fchown(new, self._owner, self._owner)
@@ -118,34 +118,36 @@ class _TreeCopy:
         finally:
             os.close(old)
 
-    def _content(self, old: int, new: int, size: int) -> None:
+    def _content(self, source_fd: int, target_fd: int, size: int) -> None:
         if self._clones and size:
             try:
-                fcntl.ioctl(new, _FICLONE, old)
+                fcntl.ioctl(target_fd, _FICLONE, source_fd)
                 return
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL):
                     raise
                 self._clones = False
-        copy_data(old, new, size, self._check_room)
+        copy_data(source_fd, target_fd, size, self._check_room)
 
-    def _check_room(self, at: int) -> None:
+    def _check_room(self, folder_fd: int) -> None:
         if self._least_free:
-            disk = os.fstatvfs(at)
+            disk = os.fstatvfs(folder_fd)
             if disk.f_bavail * disk.f_frsize < self._least_free:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def copy_data(old: int, new: int, size: int, check: Callable[[int], None] = lambda new: None) -> None:
+def copy_data(
+    source_fd: int, target_fd: int, size: int, check: Callable[[int], None] = lambda new: None
+) -> None:
     """Copies the content of an open file with its holes. A build step can make a file of terabytes that is
     one hole, and a copy without holes would fill the disk. `check` is called after each chunk."""
-    for begin, end in _data_of(old, size):
+    for begin, end in _data_of(source_fd, size):
         at = begin
-        os.lseek(new, begin, os.SEEK_SET)
-        while at < end and (sent := os.sendfile(new, old, at, min(_CHUNK_BYTES, end - at))):
+        os.lseek(target_fd, begin, os.SEEK_SET)
+        while at < end and (sent := os.sendfile(target_fd, source_fd, at, min(_CHUNK_BYTES, end - at))):
             at += sent
-            check(new)
-    os.ftruncate(new, size)
+            check(target_fd)
+    os.ftruncate(target_fd, size)
 
 
 def _data_of(file: int, size: int) -> Iterator[tuple[int, int]]:

@@ -118,7 +118,7 @@ class Builder(Protocol):
         """Returns the artifact of an earlier build with this key; None if it does not exist."""
         ...
 
-    async def build(self, order: Order, say: Say) -> Artifact:
+    async def build(self, order: Order, write_line: Say) -> Artifact:
         """Builds an artifact. Removes partial results if the build fails or is cancelled."""
         ...
 

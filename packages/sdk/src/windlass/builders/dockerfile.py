@@ -218,21 +218,21 @@ def _escape(lines: list[str]) -> str:
     return escape
 
 
-def _heredocs(instruction: Instruction, lines: list[str], place: int) -> tuple[tuple[Heredoc, ...], int]:
+def _heredocs(instruction: Instruction, lines: list[str], position: int) -> tuple[tuple[Heredoc, ...], int]:
     heredocs: list[Heredoc] = []
     for opening in instruction.openings():
-        heredoc, place = _heredoc(opening, instruction.line, lines, place)
+        heredoc, position = _heredoc(opening, instruction.line, lines, position)
         heredocs.append(heredoc)
-    return tuple(heredocs), place
+    return tuple(heredocs), position
 
 
-def _heredoc(opening: Opening, line: int, lines: list[str], place: int) -> tuple[Heredoc, int]:
+def _heredoc(opening: Opening, line: int, lines: list[str], position: int) -> tuple[Heredoc, int]:
     collected: list[str] = []
-    while place < len(lines):
-        line_text = lines[place].lstrip("\t") if opening.strips_tabs else lines[place]
-        place += 1
+    while position < len(lines):
+        line_text = lines[position].lstrip("\t") if opening.strips_tabs else lines[position]
+        position += 1
         if line_text == opening.name:
             content = "".join(f"{text}\n" for text in collected)
-            return Heredoc(opening.name, content), place
+            return Heredoc(opening.name, content), position
         collected.append(line_text)
     raise DockerfileError(line, f"the text that begins with <<{opening.name} has no end")

@@ -167,8 +167,8 @@ class Argument(Struct, frozen=True):
     line: int
 
 
-def instruction(line: int, whole: str, escape: str) -> Instruction:
-    word, *rest = whole.split(maxsplit=1)
+def instruction(line: int, full_line: str, escape: str) -> Instruction:
+    word, *rest = full_line.split(maxsplit=1)
     name = word.upper()
     if name not in INSTRUCTIONS:
         raise DockerfileError(line, f"{short(word)} is not an instruction")

@@ -81,10 +81,10 @@ def texts_of(found: Any) -> dict[str, str]:
 DEEPEST: Final = 6
 
 
-def workspace_of(folder: Path, top: Path) -> Package | None:
-    """Returns the workspace (at or below `top`) to which a folder belongs; None if there is none."""
+def workspace_of(folder: Path, root_folder: Path) -> Package | None:
+    """Returns the workspace (at or below `root_folder`) to which a folder belongs; None if there is none."""
     for outer in list(folder.parents)[:DEEPEST]:
-        if not outer.is_relative_to(top):
+        if not outer.is_relative_to(root_folder):
             return None
         root = package(outer)
         if root and is_matched(folder.relative_to(outer).as_posix(), list(root.workspaces)):

@@ -124,9 +124,11 @@ def _working_tree(tree: Tree, hints: Hints) -> Tree:
 
 
 def _with_dockerfile(
-    detected: Recipe, files: KnownFiles, name: str, hints: Hints, choice: DockerfileChoice
+    detected_recipe: Recipe, files: KnownFiles, name: str, hints: Hints, choice: DockerfileChoice
 ) -> Recipe:
-    recipe = replace(detected, reasons={**detected.reasons}, problems=_own_problems(detected))
+    recipe = replace(
+        detected_recipe, reasons={**detected_recipe.reasons}, problems=_own_problems(detected_recipe)
+    )
     command = hints.command
     recipe.forget(*_NOT_OF_DOCKERFILES, "port", "dockerfile", "only_folder")
     if choice.executes:
@@ -147,13 +149,13 @@ def _with_dockerfile(
         recipe.remarks.append(f"{name} has no CMD: its base image {hints.image[:200]} says what is started.")
     if recipe.start:
         recipe.choose(recipe.reasons["start"], processes=[ProcessType(WEB_PROCESS, recipe.start)])
-    _choose_port(recipe, detected, name, hints)
+    _choose_port(recipe, detected_recipe, name, hints)
     return recipe
 
 
-def _own_problems(detected: Recipe) -> list[str]:
+def _own_problems(detected_recipe: Recipe) -> list[str]:
     """Returns the problems except that nothing says how it is started, because the Dockerfile does."""
-    return [problem for problem in detected.problems if problem != advice_for(detected)]
+    return [problem for problem in detected_recipe.problems if problem != advice_for(detected_recipe)]
 
 
 def _keep_build(recipe: Recipe, files: KnownFiles, command: Command | None) -> None:
@@ -169,7 +171,7 @@ def _keep_build(recipe: Recipe, files: KnownFiles, command: Command | None) -> N
         )
 
 
-def _choose_port(recipe: Recipe, detected: Recipe, name: str, hints: Hints) -> None:
+def _choose_port(recipe: Recipe, detected_recipe: Recipe, name: str, hints: Hints) -> None:
     if hints.ports:
         recipe.choose(f"{name} exposes it.", port=hints.ports[0])
         return
@@ -181,8 +183,8 @@ def _choose_port(recipe: Recipe, detected: Recipe, name: str, hints: Hints) -> N
     checks = [step.shown for step in hints.skipped if step.shown.upper().startswith("HEALTHCHECK")]
     if checks and (asked := _CHECKED_PORT_PATTERN.search(checks[-1])):
         recipe.choose(f"{without}, and its HEALTHCHECK asks this one.", port=int(asked[1]))
-    if port := web_port(hints.command, detected):
-        usual = detected.reasons.get("port", "Its server listens there unless PORT names another.")
+    if port := web_port(hints.command, detected_recipe):
+        usual = detected_recipe.reasons.get("port", "Its server listens there unless PORT names another.")
         recipe.choose(f"{without}. {usual}", port=port)
 
 

@@ -406,34 +406,36 @@ _EMPTY_BLAMES_PATTERN: Final = lazy_pattern(
 )
 
 
-def failure(title: str, code: int, last: Sequence[str], *, has_room: bool = False) -> str:
+def failure(title: str, code: int, last_lines: Sequence[str], *, has_room: bool = False) -> str:
     """Returns the error message for a failed program of a build: the remedy, and the program's own reason.
     `has_room`: whether the disk has free space."""
-    remedy = build_remedy(code, last, has_room=has_room)
+    remedy = build_remedy(code, last_lines, has_room=has_room)
     if remedy == DISK_FULL_ERROR:
         return remedy
     if code < 0:
         return f"{remedy or _MEMORY} {title} was ended by signal {-code}."
-    reason = blamed_line(last) or _error(last) or _last_sentence(last) or "it gave no reason"
+    reason = (
+        blamed_line(last_lines) or _error(last_lines) or _last_sentence(last_lines) or "it gave no reason"
+    )
     end = f"{title} failed (exit code {code}): {reason.rstrip('.')}. The build log has all that it said."
     return f"{remedy} {end}" if remedy else f"Fix what it reports, and deploy again: {end}"
 
 
-def _error(last: Sequence[str]) -> str:
+def _error(last_lines: Sequence[str]) -> str:
     """Returns the first line with a named exception, such as `TypeError: …`."""
-    return next((line.strip() for line in last if _ERROR_PATTERN.match(line)), "")
+    return next((line.strip() for line in last_lines if _ERROR_PATTERN.match(line)), "")
 
 
-def _last_sentence(last: Sequence[str]) -> str:
+def _last_sentence(last_lines: Sequence[str]) -> str:
     """Returns the last line, joined with the previous line if both form one sentence."""
-    lines = [line.strip() for line in last if not _USAGE_LINE_PATTERN.search(line)][-2:]
+    lines = [line.strip() for line in last_lines if not _USAGE_LINE_PATTERN.search(line)][-2:]
     goes_on = len(lines) == 2 and lines[1][:1].islower() and not lines[0].endswith((".", ":", "!"))
     return " ".join(lines if goes_on else lines[-1:])
 
 
-def blamed_line(last: Sequence[str]) -> str:
+def blamed_line(last_lines: Sequence[str]) -> str:
     """Returns the first output line in which a program explains its failure; empty if there is none."""
-    lines = list(last)  # a deque has no slices
+    lines = list(last_lines)  # a deque has no slices
     blamed = [
         _VERSIONS_PATTERN.sub(
             r"(from versions: …\1)", _with_next(_ERROR_LINE_PATTERN.sub("", line), lines[number + 1 :])
@@ -450,10 +452,12 @@ def _with_next(line: str, following: Sequence[str]) -> str:
     return f"{line.strip()} {after}".strip() if line.rstrip().endswith(":") else line
 
 
-def build_remedy(code: int, last: Sequence[str], *, is_image: bool = False, has_room: bool = False) -> str:
+def build_remedy(
+    code: int, last_lines: Sequence[str], *, is_image: bool = False, has_room: bool = False
+) -> str:
     """Returns the remedy for a step that exited with a code; empty if its last lines do not reveal the cause.
     `is_image`: the step ran in an image. `has_room`: whether the disk has free space."""
-    text = "\n".join(line[:_MAX_LINE_LENGTH] for line in last)[-_MAX_EXAMINED_LENGTH:]
+    text = "\n".join(line[:_MAX_LINE_LENGTH] for line in last_lines)[-_MAX_EXAMINED_LENGTH:]
     for pattern, words in _RULES:
         if match := pattern.search(text):
             if words == _NO_SPACE and not has_room:

@@ -84,19 +84,19 @@ class _Substitution:
             raise BadWord(f"has no closing {stop}")
         return "".join(parts)
 
-    def _piece(self, sign: str, *, raw: bool) -> str:
-        if sign == "$":
+    def _piece(self, character: str, *, raw: bool) -> str:
+        if character == "$":
             return self._dollar()
-        if sign == "'":
+        if character == "'":
             return self._single()
-        if sign == '"':
+        if character == '"':
             return self._double()
         self.place += 1
-        if sign == self._escape:
+        if character == self._escape:
             following = self._text[self.place : self.place + 1]
             self.place += 1
-            return (sign if raw else "") + following
-        return sign
+            return (character if raw else "") + following
+        return character
 
     def _single(self) -> str:
         end = self._text.find("'", self.place + 1)
@@ -200,31 +200,33 @@ def _signs(pattern: str) -> list[str]:
     return parts
 
 
-def _match_ends(signs: list[str], value: str) -> list[int]:
+def _match_ends(pattern_parts: list[str], value: str) -> list[int]:
     """Returns the end positions of all matches of a pattern, without backtracking."""
     positions: list[int] = []
-    here = _spread(signs, {0})
+    here = _spread(pattern_parts, {0})
     for place in range(len(value) + 1):
-        if len(signs) in here:
+        if len(pattern_parts) in here:
             positions.append(place)
         if place == len(value) or not here:
             break
-        here = _spread(signs, {_next(signs, at) for at in here if _fits(signs, at, value[place])})
+        here = _spread(
+            pattern_parts, {_next(pattern_parts, at) for at in here if _fits(pattern_parts, at, value[place])}
+        )
     return positions
 
 
-def _next(signs: list[str], at: int) -> int:
-    return at if signs[at] == "*" else at + 1
+def _next(pattern_parts: list[str], position: int) -> int:
+    return position if pattern_parts[position] == "*" else position + 1
 
 
-def _fits(signs: list[str], at: int, sign: str) -> bool:
-    return at < len(signs) and signs[at] in ("*", "?", f".{sign}")
+def _fits(pattern_parts: list[str], position: int, character: str) -> bool:
+    return position < len(pattern_parts) and pattern_parts[position] in ("*", "?", f".{character}")
 
 
-def _spread(signs: list[str], here: set[int]) -> set[int]:
+def _spread(pattern_parts: list[str], indexes: set[int]) -> set[int]:
     """Adds the positions after stars, because a star also matches an empty text."""
-    for at in list(here):
-        while at < len(signs) and signs[at] == "*":
+    for at in list(indexes):
+        while at < len(pattern_parts) and pattern_parts[at] == "*":
             at += 1
-            here.add(at)
-    return here
+            indexes.add(at)
+    return indexes

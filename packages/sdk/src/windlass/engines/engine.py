@@ -245,7 +245,7 @@ class Engine(Protocol):
         network."""
         return ""
 
-    async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
+    async def start(self, notice: Notice, sink: Sink, on_missed_notices: Missed = ignore_lost_lines) -> None:
         """Finds all running instances, and starts watching them. Does not raise if the engine is
         unavailable."""
         ...
@@ -254,7 +254,7 @@ class Engine(Protocol):
         """Releases all resources of this object. Instances keep running."""
         ...
 
-    async def resolve(self, request: PullRequest, say: Say) -> str:
+    async def resolve(self, request: PullRequest, write_line: Say) -> str:
         """Resolves an image tag to a digest reference. The name of an image that only exists on the engine is
         returned unchanged."""
         ...
@@ -262,7 +262,7 @@ class Engine(Protocol):
     async def prepare(
         self,
         artifact: Artifact,
-        say: Say,
+        write_line: Say,
         login: RegistryLogin | None = None,
         org: str = "",
         service: str = "",
@@ -270,8 +270,8 @@ class Engine(Protocol):
         """Prepares an artifact, for example pulls its image, because this may take long. May be skipped
         unless it needs a login, because `apply` prepares the artifact, too.
 
-        `say` writes to the build log. `service` is recorded as a user of the artifact: a pulled image is
-        removed when no service uses it."""
+        `write_line` writes to the build log. `service` is recorded as a user of the artifact: a pulled image
+        is removed when no service uses it."""
         ...
 
     async def export(self, artifact: Artifact, folder: str, destination: Path) -> Path:
@@ -292,12 +292,13 @@ class Engine(Protocol):
         If the probes in `ready` are `watched`, it marks instances that fail them as not ready."""
         ...
 
-    async def wait_until_ready(self, workload: Workload, count: int, note: Note = ignore_note) -> None:
+    async def wait_until_ready(self, workload: Workload, count: int, note_reason: Note = ignore_note) -> None:
         """Waits until `count` instances of an applied generation are ready.
 
         Raises NotReady with the reason if an instance has ended, if the instances certainly cannot become
         ready, or if the workload's time limit (`patience`) has passed. Raises ListensElsewhere if the program
-        uses another port than the `automatic` one. `note` gets the reason earlier if the wait takes long."""
+        uses another port than the `automatic` one. `note_reason` gets the reason earlier if the wait takes
+        long."""
         ...
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:

@@ -159,14 +159,14 @@ def _databases(names: Sequence[str], text: str) -> dict[KnownDatabase | None, st
     }
 
 
-def _value(part: str, database: str, text: str) -> str:
+def _value(access_field: str, database: str, text: str) -> str:
     """Returns the reference to a part of the access to a database; the address in the form of the client."""
     prefix = prefix_of(database)
-    if part == "URL" and "org.springframework" in text:
+    if access_field == "URL" and "org.springframework" in text:
         scheme = "mysql" if "mysql" in text.lower() else "postgresql"
         parts = [f"{{{{{prefix}{each}}}}}" for each in ("HOST", "PORT", "NAME")]
         return f"jdbc:{scheme}://{parts[0]}:{parts[1]}/{parts[2]}"
-    return f"{{{{{prefix}{part}}}}}"
+    return f"{{{{{prefix}{access_field}}}}}"
 
 
 def creation_of(kind: KnownDatabase | None) -> str:

@@ -165,17 +165,17 @@ class RemoteProvider(EngineProvider, Protocol):
     """Value of a cluster's field `engine` that selects this engine."""
 
     def connect(
-        self, remote: RemoteEngine, reach: Reach, settings: Any, server: Server, folder: Path
+        self, remote: RemoteEngine, allowed_addresses: Reach, settings: Any, server: Server, folder: Path
     ) -> OpenedEngine:
-        """Creates a cluster's engine without connecting. `folder`: the folder for its files. `reach`: the
-        addresses that may be contacted."""
+        """Creates a cluster's engine without connecting. `folder`: the folder for its files.
+        `allowed_addresses`: the addresses that may be contacted."""
         ...
 
-    async def identity(self, remote: RemoteEngine, reach: Reach) -> str:
+    async def identity(self, remote: RemoteEngine, allowed_addresses: Reach) -> str:
         """Connects to the engine and returns its id. Raises Invalid with the problem and the remedy."""
         ...
 
-    async def report(self, remote: RemoteEngine, reach: Reach, installation: str) -> EngineReport:
+    async def report(self, remote: RemoteEngine, allowed_addresses: Reach, installation: str) -> EngineReport:
         """Returns the state of the engine and the number of an installation's instances. Raises
         EngineError."""
         ...

@@ -432,10 +432,10 @@ def with_remedy(failure: str, name: str, output: Sequence[str], previous_reasons
     return f"{remedy}. {end}" if remedy else failure
 
 
-def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
+def remedy_of(end_description: str, name: str, output: Sequence[str]) -> str:
     """Returns the remedy for a program, from the engine's description of its end and its last lines; empty if
     unknown."""
-    if _KILLED_FOR_MEMORY_PATTERN.search(end):
+    if _KILLED_FOR_MEMORY_PATTERN.search(end_description):
         return _MEMORY.format(name=name)
     text = _examined_text(output)
     if settings := missing_settings(text):
@@ -451,7 +451,7 @@ def remedy_of(end: str, name: str, output: Sequence[str]) -> str:
             to_install = {"tool": tool_to_install(first), "library": library_to_install(first)}
             return words.format(*parts, **named, **to_install, **database_words(match[0], text))
     for pattern, words in _ENDED_FOR:
-        if pattern.search(end):
+        if pattern.search(end_description):
             return words.format(name=name)
     if line := next(_exceptions(output), ""):
         return f"{_FIX_PREFIX}{name} reports: `{line}`"

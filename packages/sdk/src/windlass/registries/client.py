@@ -179,11 +179,16 @@ class RegistryClient:
                 raise
 
     async def _pages(
-        self, path: str, scope: str, image: str, limit: int, shape: type[TagsAnswer] | type[CatalogueAnswer]
+        self,
+        path: str,
+        scope: str,
+        image: str,
+        limit: int,
+        answer_type: type[TagsAnswer] | type[CatalogueAnswer],
     ) -> RegistryNames:
         try:
             async with asyncio.timeout(self._list_seconds):
-                return await self._read_pages(path, scope, image, limit, shape)
+                return await self._read_pages(path, scope, image, limit, answer_type)
         except TimeoutError as error:
             raise RegistryFailure(
                 Problem.UNREACHABLE,
@@ -191,12 +196,17 @@ class RegistryClient:
             ) from error
 
     async def _read_pages(
-        self, path: str, scope: str, image: str, limit: int, shape: type[TagsAnswer] | type[CatalogueAnswer]
+        self,
+        path: str,
+        scope: str,
+        image: str,
+        limit: int,
+        answer_type: type[TagsAnswer] | type[CatalogueAnswer],
     ) -> RegistryNames:
         names: list[str] = []
         for _ in range(MAX_PAGES):
             answer = await self._send_request("GET", path, scope, image)
-            page = self._decode(answer, shape)
+            page = self._decode(answer, answer_type)
             listed = (page.tags if isinstance(page, TagsAnswer) else page.repositories) or ()
             names += filter(_NAME_PATTERN.match, listed)
             following = next_page(answer.headers.get("link", ""), self._api)
@@ -274,11 +284,11 @@ class RegistryClient:
             raise self._failures.limit_failure(wait)
         return answer
 
-    def _decode(self, answer: HttpResult, shape: type[T]) -> T:
+    def _decode(self, answer: HttpResult, answer_type: type[T]) -> T:
         if answer.cut:
             raise self._failures.not_a_registry(f"its answer is longer than {MAX_ANSWER_BYTES} bytes")
         try:
-            return read_json(answer.body, shape)
+            return read_json(answer.body, answer_type)
         except BadJson as error:
             raise self._failures.not_a_registry("its answer is not JSON of the expected form") from error
 

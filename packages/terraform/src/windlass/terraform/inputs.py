@@ -35,7 +35,7 @@ SECRETS_NAME: Final = "terraform_variables"
 """The name under which the encrypted values of secret variables are stored with the service."""
 
 
-def take_secrets(spec: Terraform, before: Mapping[str, str]) -> str:
+def take_secrets(spec: Terraform, previous_secrets: Mapping[str, str]) -> str:
     """Removes the values of secret variables from the settings and returns them as JSON, to be encrypted. A
     secret variable without a value keeps its previous value."""
     taken: dict[str, str] = {}
@@ -43,7 +43,7 @@ def take_secrets(spec: Terraform, before: Mapping[str, str]) -> str:
     for index, variable in enumerate(variables):
         if not variable.secret:
             continue
-        value = variable.value if isinstance(variable.value, str) else before.get(variable.key)
+        value = variable.value if isinstance(variable.value, str) else previous_secrets.get(variable.key)
         if value is None:
             field = f"terraform_variables_source.tf_vars[{index}].value"
             raise clash(
@@ -72,17 +72,17 @@ def run_request(
     spec: Terraform,
     details: Particulars,
     program: RunProgram,
-    others: Sequence[str] = (),
+    other_servers: Sequence[str] = (),
 ) -> Document:
-    """Returns the request for the launcher of a run. `others` are the addresses of other servers that the run
-    can use if this one is gone."""
+    """Returns the request for the launcher of a run. `other_servers` are the addresses of other servers that
+    the run can use if this one is gone."""
     source = spec.terraform_variables_source
     is_approved = details.of and details.sub_action == APPLY and details.made
     return {
         "program": program.path,
         "action": action_of(details),
         "url": f"{program.server}/terraform-run/{service.id}",
-        "others": [f"{server}/terraform-run/{service.id}" for server in others],
+        "others": [f"{server}/terraform-run/{service.id}" for server in other_servers],
         "container": bool(program.image),
         "keeps_state": keeps_state(spec),
         "plan_of": details.of if is_approved else "",

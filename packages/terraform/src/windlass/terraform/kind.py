@@ -328,9 +328,9 @@ def _images_found(settings: Settings, server_host: str) -> Finding:
     return ok("Terraform", f"runs in {names}, and reaches this server at {address}")
 
 
-def _programs_found(installed: InstalledPrograms) -> Iterator[Finding]:
-    programs = installed.look()
-    for path, why in installed.unusable.items():
+def _programs_found(installed_programs: InstalledPrograms) -> Iterator[Finding]:
+    programs = installed_programs.look()
+    for path, why in installed_programs.unusable.items():
         yield warn(
             "Terraform",
             f"{path} is not used, because it does not say its version: {why}",
@@ -338,7 +338,7 @@ def _programs_found(installed: InstalledPrograms) -> Iterator[Finding]:
         )
     if programs:
         yield ok("Terraform", ", ".join(f"{program.version} ({program.path})" for program in programs))
-    elif not installed.unusable:
+    elif not installed_programs.unusable:
         yield ok(
             "Terraform", "not found; only Terraform services need it: install terraform or tofu for them"
         )

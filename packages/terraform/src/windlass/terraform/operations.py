@@ -229,22 +229,22 @@ async def _newest_serial(ctx: Context, tx: Tx, service: str) -> int:
     return state.serial if state else 0
 
 
-def _with_next_serial(content: bytes, newest: int) -> bytes:
+def _with_next_serial(content: bytes, newest_serial: int) -> bytes:
     """Returns the state with the next serial number, which makes all existing plans stale."""
     if not content:
         return content
     # The other fields remain as raw JSON, because numbers may have more digits than Python's parser keeps.
     document = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-    document["serial"] = msgspec.Raw(msgspec.json.encode(newest + 1))
+    document["serial"] = msgspec.Raw(msgspec.json.encode(newest_serial + 1))
     return msgspec.json.encode(document)
 
 
-def _shown_version(version: StateVersion, newest: StateVersion) -> Document:
+def _shown_version(version: StateVersion, newest_version: StateVersion) -> Document:
     shown: Document = {
         "number": version.number,
         "created_at": stamp(version.created),
         "deployment_id": version.deployment,
         "bytes": version.bytes,
-        "is_current": version.number == newest.number,
+        "is_current": version.number == newest_version.number,
     }
     return {**shown, "restored_from": version.restored} if version.restored else shown

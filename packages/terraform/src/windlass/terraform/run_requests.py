@@ -137,21 +137,21 @@ async def _answer(ctx: Context, run: DeploymentRow, request: RunMessage) -> byte
     return await ctx.store.write(change)
 
 
-async def _answer_greeting(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
+async def _answer_greeting(ctx: Context, run: DeploymentRow, arguments: str) -> bytes:
     return b""
 
 
-async def _read_state(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
+async def _read_state(ctx: Context, run: DeploymentRow, arguments: str) -> bytes:
     content = await newest_content(ctx, ctx.store.reads, run.service)
     if not content:
         raise Missing("Deploy first: there is no state yet")
     return content
 
 
-async def _read_plan(ctx: Context, run: DeploymentRow, rest: str) -> bytes:
+async def _read_plan(ctx: Context, run: DeploymentRow, arguments: str) -> bytes:
     """Returns the plan that this run is to apply. A run cannot read other plans."""
-    plan = await ctx.store.reads.terraform.plan(rest)
-    if plan is None or plan.service != run.service or particulars(run).of != rest:
+    plan = await ctx.store.reads.terraform.plan(arguments)
+    if plan is None or plan.service != run.service or particulars(run).of != arguments:
         raise Missing("Make a new plan, and apply that: this one is not kept any more")
     record = plan_record(ctx, plan)
     if record.state != await present_state(ctx.store.reads, run.service):

@@ -17,7 +17,7 @@ class TerraformSettings(Struct, frozen=True, kw_only=True):
         says(
             "Folder with providers for Terraform and OpenTofu, HOST/NAMESPACE/TYPE/VERSION/OS_ARCH below it; "
             "all services share it, and none can change it",
-            after="toolchain_days",
+            after_setting="toolchain_days",
             is_folder_of_services=True,
         ),
     ] = ""
@@ -25,7 +25,7 @@ class TerraformSettings(Struct, frozen=True, kw_only=True):
         str,
         says(
             "Image with Terraform for engines that run images; other versions are taken as other tags of it",
-            after="terraform_providers",
+            after_setting="terraform_providers",
             pattern=_IMAGE,
         ),
     ] = "hashicorp/terraform:1.11.4"
@@ -33,7 +33,7 @@ class TerraformSettings(Struct, frozen=True, kw_only=True):
         str,
         says(
             "The same for OpenTofu; it must be usable as the base of an image",
-            after="terraform_image",
+            after_setting="terraform_image",
             pattern=_IMAGE,
         ),
     ] = "ghcr.io/opentofu/opentofu:1.9.4"
@@ -41,7 +41,7 @@ class TerraformSettings(Struct, frozen=True, kw_only=True):
         int,
         says(
             "Bytes that the state of a Terraform service may have",
-            after="containers_url",
+            after_setting="containers_url",
             ge=65_536,
             le=2**30,
         ),
@@ -50,7 +50,7 @@ class TerraformSettings(Struct, frozen=True, kw_only=True):
         int,
         says(
             "Versions of the state that are kept for each Terraform service",
-            after="terraform_state_bytes",
+            after_setting="terraform_state_bytes",
             ge=2,
             le=10_000,
         ),

@@ -484,8 +484,10 @@ def _answer_of(sent_passkey: SentPasskey) -> PasskeyAnswer:
     return PasskeyAnswer(**msgspec.structs.asdict(sent_passkey))
 
 
-def _second_of(sent: SignInCode | UsedLink) -> SecondProof:
-    return SecondProof(sent.second_factor, _answer_of(sent.passkey) if sent.passkey else None)
+def _second_of(request_body: SignInCode | UsedLink) -> SecondProof:
+    return SecondProof(
+        request_body.second_factor, _answer_of(request_body.passkey) if request_body.passkey else None
+    )
 
 
 def _is_sent_by_another_site(request: Request) -> bool:

@@ -111,9 +111,9 @@ def rate_limit_headers(window: Window) -> list[Header]:
 
 
 async def send_answer(
-    request: Request, answer: HttpAnswer, window: Window, further: Iterable[Header], send: Send
+    request: Request, answer: HttpAnswer, window: Window, extra_headers: Iterable[Header], send: Send
 ) -> None:
-    """Sends a response, or only the head if it is a stream. `further` are additional headers."""
+    """Sends a response, or only the head if it is a stream. `extra_headers` are additional headers."""
     headers = rate_limit_headers(window)
     headers += ((b"x-request-id", request.id), (b"cache-control", answer.caching), _NO_SNIFF, *answer.headers)
     if answer.stream is not None:
@@ -122,7 +122,7 @@ async def send_answer(
         headers += (answer.content_type, (b"content-length", b"%d" % len(answer.body)))
     elif answer.status not in {204, 304}:
         headers += ((b"content-length", b"0"),)  # an empty body has no content type
-    headers += further
+    headers += extra_headers
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     body = b"" if request.method == "HEAD" else answer.body
     if answer.stream is None or request.method == "HEAD":

@@ -332,12 +332,12 @@ class App:
         stream: AsyncGenerator[bytes, None],
         receive: Receive,
         send: Send,
-        farewell: bytes,
+        closing_message: bytes,
     ) -> None:
         if request.method == "HEAD":
             return await stream.aclose()
-        if farewell:
-            raw = self._streams.raw(stream, receive, send, farewell)
+        if closing_message:
+            raw = self._streams.raw(stream, receive, send, closing_message)
             return await self._to_its_end(request, raw)
         allowed = await self._callers.still_allowed(request)
         return await self._to_its_end(request, self._streams.events(stream, receive, send, allowed))
@@ -345,12 +345,12 @@ class App:
     # Websockets
 
     async def _follow(
-        self, request: Request, answer: HttpAnswer, began: float, receive: Receive, send: Send
+        self, request: Request, answer: HttpAnswer, started_at: float, receive: Receive, send: Send
     ) -> None:
         session = answer.session
         if session is None or answer.place is None:
             await self._send(request, answer, sockets.denial_sender(send))
-            self._note(request, answer, began)
+            self._note(request, answer, started_at)
             return
         with answer.place:
             try:
@@ -366,7 +366,7 @@ class App:
                     "subprotocol": request.socket_protocol,
                 }
                 await send(accept)
-                self._note(request, answer, began)
+                self._note(request, answer, started_at)
                 allowed = await self._callers.still_allowed(request)
                 await self._to_its_end(request, session.run(receive, send, allowed))
             finally:
@@ -402,8 +402,8 @@ class App:
         except Exception:  # noqa: BLE001 (as for every request; the server then closes the connection)
             _log.exception("a stream broke", extra={"request_id": request.id.decode(), "path": request.path})
 
-    def _note(self, request: Request, answer: HttpAnswer, began: float) -> None:
-        seconds = time.perf_counter() - began
+    def _note(self, request: Request, answer: HttpAnswer, started_at: float) -> None:
+        seconds = time.perf_counter() - started_at
         self._metrics.count(request.operation, answer.status, seconds)
         if self.access_log is not None:
             self.access_log.note(request, answer.status, len(answer.body), seconds)

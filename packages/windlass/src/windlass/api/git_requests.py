@@ -246,9 +246,9 @@ class GitRequests:
         return reason
 
 
-def _service_of(request: Request, rest: str) -> tuple[str, bool]:
+def _service_of(request: Request, repository_path: str) -> tuple[str, bool]:
     """Returns the service that a request is for, and whether it asks for the list of refs."""
-    if rest == _REFS_PATH:
+    if repository_path == _REFS_PATH:
         if request.method not in {"GET", "HEAD"}:
             raise not_allowed(request.method, "GET")
         query = parse_qs(request.scope["query_string"].decode("latin-1"))
@@ -256,9 +256,9 @@ def _service_of(request: Request, rest: str) -> tuple[str, bool]:
         if service in (_PUSH, _FETCH):
             return service, True
         raise Invalid("Use a git client with the smart HTTP protocol, git 1.6.6 or newer")
-    service = rest.removeprefix("/")
+    service = repository_path.removeprefix("/")
     if service not in (_PUSH, _FETCH):
-        if rest:
+        if repository_path:
             raise nothing_at(request.path)
         raise Invalid("This address is for git: use it with `git push` or `git clone`")
     if request.method != "POST":
@@ -340,17 +340,17 @@ class _Body:
         return message
 
 
-async def _read_head(reader: HeadReader, pieces: AsyncGenerator[bytes, None]) -> PushHead:
-    async for piece in pieces:
+async def _read_head(reader: HeadReader, chunks: AsyncGenerator[bytes, None]) -> PushHead:
+    async for piece in chunks:
         if (head := reader.feed(piece)) is not None:
             return head
     raise PushRefused("the push ended before its list of refs did")
 
 
-async def _batches(first: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+async def _batches(first: bytes, chunks: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
     """Yields larger pieces made of several small ones, to reduce the number of disk writes."""
     held = bytearray(first)
-    async for piece in pieces:
+    async for piece in chunks:
         held += piece
         if len(held) >= _BATCH_BYTES:
             yield bytes(held)
@@ -365,9 +365,9 @@ def _refused(push: IncomingPush, reason: str) -> bytes:
     return on_band(OUTPUT, report) + FLUSH_PACKET if push.has_bands else report
 
 
-async def _with_start(start: bytes, pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    async with aclosing(pieces):
+async def _with_start(start: bytes, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(chunks):
         if start:
             yield start
-        async for piece in pieces:
+        async for piece in chunks:
             yield piece

@@ -34,8 +34,8 @@ class Window:
         self.limit = self.opened = self.used = self.left = self.asked_at = 0
         self.limit_text = self.reset_text = b"0"
 
-    def renew(self, limit: int, opened_at: int, used: int, grant: int) -> None:
-        self.limit, self.opened, self.used, self.left = limit, opened_at, used, grant
+    def renew(self, limit: int, opened_at: int, used_count: int, grant: int) -> None:
+        self.limit, self.opened, self.used, self.left = limit, opened_at, used_count, grant
         self.limit_text = b"%d" % limit
         self.reset_text = b"%d" % -(-(opened_at + HOUR) // SECOND)
 

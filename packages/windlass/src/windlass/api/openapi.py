@@ -153,8 +153,8 @@ class _Document:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._schemas = Schemas(registry)
-        self._bodies = Samples(self._schemas.components, whole=False)
-        self._answers = Samples(self._schemas.components, whole=True)
+        self._bodies = Samples(self._schemas.components, is_complete=False)
+        self._answers = Samples(self._schemas.components, is_complete=True)
 
     def whole(self, title: str, about: str) -> dict[str, Any]:
         paths = self._paths()
@@ -299,8 +299,8 @@ def _refusal_answer(status: int) -> Schema:
     }
 
 
-def _headers(more: Iterable[str]) -> Schema:
-    return {name: _reference_to("headers", name) for name in (*_COMMON_HEADERS, *more)}
+def _headers(extra_headers: Iterable[str]) -> Schema:
+    return {name: _reference_to("headers", name) for name in (*_COMMON_HEADERS, *extra_headers)}
 
 
 def _header(name: str) -> Schema:

@@ -58,11 +58,11 @@ class RegistryWebhookRequests:
             return await self._take(request, receive, webhook, sent.encode())
 
     async def _take(
-        self, request: Request, receive: Receive, webhook: RegistryWebhookRow, sent: bytes
+        self, request: Request, receive: Receive, webhook: RegistryWebhookRow, data: bytes
     ) -> HttpAnswer:
         secret = secret_of(self._ctx, webhook).encode()
         check = SignatureCheck(request.headers, secret)
-        given = [sent] if sent else _authorization(request.headers)
+        given = [data] if data else _authorization(request.headers)
         has_secret = any(hmac.compare_digest(one, secret) for one in given)
         body = b""
         if has_secret or not check.is_decided:

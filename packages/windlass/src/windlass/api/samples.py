@@ -53,35 +53,36 @@ ANY_POSITION: Final = ExamplePosition()
 class Samples:
     """Generates examples for schemas. Examples of request bodies omit fields that users would omit."""
 
-    def __init__(self, schemas: Mapping[str, Schema], *, whole: bool) -> None:
+    def __init__(self, schemas: Mapping[str, Schema], *, is_complete: bool) -> None:
         self._schemas = schemas
-        self._whole = whole
+        self._whole = is_complete
 
-    def of(self, schema: Schema, place: ExamplePosition = ANY_POSITION) -> Any:
+    def of(self, schema: Schema, position: ExamplePosition = ANY_POSITION) -> Any:
         match schema:
             case {"$ref": _}:
                 name = component_name(schema)
                 return self.of(
-                    self._schemas[name], ExamplePosition(_plain_title(name), "", place.field, place.thing)
+                    self._schemas[name],
+                    ExamplePosition(_plain_title(name), "", position.field, position.thing),
                 )
             case {"allOf": [only]}:
-                return self.of(only, place)
+                return self.of(only, position)
             case {"allOf": parts}:
-                return {name: value for part in parts for name, value in self.of(part, place).items()}
+                return {name: value for part in parts for name, value in self.of(part, position).items()}
             case {"anyOf": [first, *_]}:
-                return self.of(first, place)
-        fitting = (value for value in _candidates(schema, place) if _matches_schema(value, schema))
+                return self.of(first, position)
+        fitting = (value for value in _candidates(schema, position) if _matches_schema(value, schema))
         value = next(fitting, _IN_PROGRESS)
-        return self._make(schema, place) if value is _IN_PROGRESS else value
+        return self._make(schema, position) if value is _IN_PROGRESS else value
 
-    def _make(self, schema: Schema, place: ExamplePosition) -> Any:
+    def _make(self, schema: Schema, position: ExamplePosition) -> Any:
         match schema:
             case {"type": "object"}:
-                return self._object(schema, place)
+                return self._object(schema, position)
             case {"type": "array", "items": item}:
-                return [self.of(item, place._replace(field=""))]
+                return [self.of(item, position._replace(field=""))]
             case {"type": "string"}:
-                return _text(schema, place)
+                return _text(schema, position)
             case {"type": "boolean"}:
                 return True
             case {"type": "integer" | "number"}:
@@ -89,16 +90,18 @@ class Samples:
             case _:
                 return {}
 
-    def _object(self, schema: Schema, place: ExamplePosition) -> dict[str, Any]:
+    def _object(self, schema: Schema, position: ExamplePosition) -> dict[str, Any]:
         required = schema.get("required", ())
-        fields = ((field, place._replace(field=name)) for name, field in schema.get("properties", {}).items())
+        fields = (
+            (field, position._replace(field=name)) for name, field in schema.get("properties", {}).items()
+        )
         return {
             inside.field: self.of(field, inside)
             for field, inside in fields
             if inside.field in required or self._is_worth_showing(field, inside)
         }
 
-    def _is_worth_showing(self, schema: Schema, place: ExamplePosition) -> bool:
+    def _is_worth_showing(self, schema: Schema, position: ExamplePosition) -> bool:
         """Returns whether an example should contain an optional field."""
         if not self._whole and schema.get("default", _IN_PROGRESS) is None:
             return False
@@ -106,13 +109,13 @@ class Samples:
             return False
         values = [
             value
-            for value in _candidates(schema, place)
+            for value in _candidates(schema, position)
             if value is _IN_PROGRESS or _matches_schema(value, schema)
         ]
         return bool(values) and (self._whole or values[0] not in _EMPTY)
 
 
-def _candidates(schema: Schema, place: ExamplePosition) -> Iterator[Any]:
+def _candidates(schema: Schema, position: ExamplePosition) -> Iterator[Any]:
     """Yields possible values of a field, the best first."""
     if schema.get(EXAMPLE_MARK) == SHOWN:
         yield _IN_PROGRESS
@@ -120,7 +123,7 @@ def _candidates(schema: Schema, place: ExamplePosition) -> Iterator[Any]:
         yield schema["example"]
     if schema.get("default"):
         yield schema["default"]
-    if place.thing and place.field == f"{place.thing}_id":
+    if position.thing and position.field == f"{position.thing}_id":
         yield _IN_PROGRESS
     if "default" in schema:
         yield schema["default"]
@@ -135,20 +138,22 @@ def _matches_schema(value: Any, schema: Schema) -> bool:
     return isinstance(value, kind) and value in schema.get("enum", [value])
 
 
-def _text(schema: Schema, place: ExamplePosition) -> str:
+def _text(schema: Schema, position: ExamplePosition) -> str:
     if "enum" in schema:
         return str(schema["enum"][0])
     if schema.get("format") == "uuid":
-        return _id(schema, place)
+        return _id(schema, position)
     return NO_EXAMPLE
 
 
-def _id(schema: Schema, place: ExamplePosition) -> str:
+def _id(schema: Schema, position: ExamplePosition) -> str:
     """Returns the example id of a field. A project's `id`, `project.id` and `project_id` have the same
     value."""
-    thing = place.field.removesuffix("_id") if place.field != "id" else place.holder or place.owner
-    if schema.get(EXAMPLE_MARK) == SUBJECT and place.thing:
-        thing = place.thing
+    thing = (
+        position.field.removesuffix("_id") if position.field != "id" else position.holder or position.owner
+    )
+    if schema.get(EXAMPLE_MARK) == SUBJECT and position.thing:
+        thing = position.thing
     return _sample_id_of(thing)
 
 

@@ -97,13 +97,13 @@ def denial_sender(send: Send) -> Send:
     return deny
 
 
-def check_origin(request: Request, url: str, others: Collection[str]) -> None:
+def check_origin(request: Request, url: str, other_origins: Collection[str]) -> None:
     """Raises Forbidden for pages of other origins.
 
     Browsers let any page open a websocket, and may send credentials that the page itself cannot read.
     """
     origin = request.text(b"origin")
-    if origin is None or origin in others:
+    if origin is None or origin in other_origins:
         return
     own = {urlsplit(url).netloc, request.text(b"host") or ""}
     if _host_of(origin) not in own - {""}:

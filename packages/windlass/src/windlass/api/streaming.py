@@ -70,9 +70,11 @@ _EVENT_REMARKS: Final = StreamRemarks(
 class Streams:
     """The set of all open streams."""
 
-    def __init__(self, quiet: float = KEEPALIVE_INTERVAL, ask: float = PERMISSION_CHECK_INTERVAL) -> None:
+    def __init__(
+        self, quiet: float = KEEPALIVE_INTERVAL, ping_interval: float = PERMISSION_CHECK_INTERVAL
+    ) -> None:
         self._quiet = quiet
-        self._ask = min(ask, quiet)
+        self._ask = min(ping_interval, quiet)
         self._open: set[asyncio.Event] = set()
         self._stopping = False
 
@@ -98,7 +100,7 @@ class Streams:
             self._open.discard(stopping)
 
     async def events(
-        self, pieces: AsyncGenerator[bytes, None], receive: Receive, send: Send, allowed: Allowed
+        self, chunks: AsyncGenerator[bytes, None], receive: Receive, send: Send, allowed: Allowed
     ) -> None:
         """Sends the body of an event stream, after its head was sent."""
 
@@ -108,14 +110,14 @@ class Streams:
         with suppress(OSError):  # the client has disconnected, which `leaving` reports
             await put(b"")  # an empty piece sends the head, which would otherwise wait for the first event
         leaving = wait_for_message(receive, "http.disconnect")
-        ending = await self.run(pieces, put, leaving, allowed, remarks=_EVENT_REMARKS)
+        ending = await self.run(chunks, put, leaving, allowed, remarks=_EVENT_REMARKS)
         if ending is not StreamEnd.LEFT:
             await send({"type": "http.response.body", "body": b""})
 
     async def raw(
-        self, pieces: AsyncGenerator[bytes, None], receive: Receive, send: Send, farewell: bytes
+        self, chunks: AsyncGenerator[bytes, None], receive: Receive, send: Send, closing_message: bytes
     ) -> None:
-        """Sends the body of a response of unknown length. `farewell` ends it if the server stops."""
+        """Sends the body of a response of unknown length. `closing_message` ends it if the server stops."""
 
         async def put(piece: bytes) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -124,14 +126,14 @@ class Streams:
             return True  # the caller was checked, and the response is short or belongs to its own change
 
         leaving = wait_for_message(receive, "http.disconnect")
-        ending = await self.run(pieces, put, leaving, always)
+        ending = await self.run(chunks, put, leaving, always)
         if ending is not StreamEnd.LEFT:
-            last = farewell if ending is StreamEnd.STOPPED else b""
+            last = closing_message if ending is StreamEnd.STOPPED else b""
             await send({"type": "http.response.body", "body": last})
 
     async def run(
         self,
-        pieces: AsyncGenerator[T, None],
+        chunks: AsyncGenerator[T, None],
         put: Callable[[T], Awaitable[None]],
         leaving: Awaitable[None],
         allowed: Allowed,
@@ -144,7 +146,7 @@ class Streams:
         when the reader disconnects.
         """
         with self.opened() as stopping:
-            pumping = _StreamSender(put, allowed, self._quiet, remarks).run(pieces, self._ask)
+            pumping = _StreamSender(put, allowed, self._quiet, remarks).run(chunks, self._ask)
             pump = asyncio.ensure_future(pumping)
             gone = asyncio.ensure_future(leaving)
             await first_of(pump, gone, asyncio.ensure_future(stopping.wait()))
@@ -182,9 +184,9 @@ class _StreamSender(Generic[T]):
         self._said_at = self._checked_at = self._clock()
         self._is_unavailable = False
 
-    async def run(self, pieces: AsyncGenerator[T, None], ask: float) -> StreamEnd:
+    async def run(self, chunks: AsyncGenerator[T, None], ping_interval: float) -> StreamEnd:
         try:
-            async with aclosing(pieces), aclosing(_with_pauses(pieces, ask)) as spoken:
+            async with aclosing(chunks), aclosing(_with_pauses(chunks, ping_interval)) as spoken:
                 async for piece in spoken:
                     if (end := await self._pass(piece)) is not None:
                         return end
@@ -231,9 +233,9 @@ class _StreamSender(Generic[T]):
                 raise _ReaderLeft from error
 
 
-async def _with_pauses(pieces: AsyncIterator[T], pause: float) -> AsyncGenerator[T | None, None]:
+async def _with_pauses(chunks: AsyncIterator[T], pause: float) -> AsyncGenerator[T | None, None]:
     """Yields the items of an iterator, and None after each `pause` seconds without an item."""
-    following = asyncio.ensure_future(anext(pieces, None))
+    following = asyncio.ensure_future(anext(chunks, None))
     try:
         while True:
             done, _ = await asyncio.wait([following], timeout=pause)
@@ -243,7 +245,7 @@ async def _with_pauses(pieces: AsyncIterator[T], pause: float) -> AsyncGenerator
                 return
             else:
                 yield piece
-                following = asyncio.ensure_future(anext(pieces, None))
+                following = asyncio.ensure_future(anext(chunks, None))
     finally:
         following.cancel()
         await asyncio.wait([following])
@@ -254,9 +256,9 @@ async def wait_for_message(receive: Receive, message_type: str) -> None:
         continue
 
 
-async def until_gone(doing: Awaitable[T], receive: Receive) -> T:
+async def until_gone(operation: Awaitable[T], receive: Receive) -> T:
     """Awaits work for a caller, and cancels the work if the caller disconnects."""
-    work = asyncio.ensure_future(doing)
+    work = asyncio.ensure_future(operation)
     leaving = asyncio.ensure_future(wait_for_message(receive, "http.disconnect"))
     try:
         await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)

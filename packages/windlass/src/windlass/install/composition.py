@@ -90,7 +90,7 @@ def make_private(folder: Path) -> None:
 def assemble(
     settings: Settings,
     id: str,
-    own: Parts,
+    local_parts: Parts,
     store: Store,
     clock: Clock,
     encryption: Encryption,
@@ -108,10 +108,12 @@ def assemble(
         store=store,
         clock=clock,
         encryption=encryption,
-        places=Places(_local(own, settings), store.reads, lambda id: find_access(ctx, id), own.connector),
-        git=own.git,
-        git_reader=LimitedGitReader(own.git),
-        calls=own.calls,
+        places=Places(
+            _local(local_parts, settings), store.reads, lambda id: find_access(ctx, id), local_parts.connector
+        ),
+        git=local_parts.git,
+        git_reader=LimitedGitReader(local_parts.git),
+        calls=local_parts.calls,
         logs=Logs(folder / LOGS_FOLDER, settings.log_retention_bytes, settings.log_retention_days, clock),
         nudges=Nudges(store),
         readers=SharedReaders(),
@@ -143,8 +145,8 @@ def assemble(
         usage_files=UsageFiles(folder.absolute() / USAGE_FOLDER),
         pushed=repositories_of(settings),
         routing=Routing(),
-        server=own.server,
-        ownership=Ownership(settings.place, own.owner, own.home),
+        server=local_parts.server,
+        ownership=Ownership(settings.place, local_parts.owner, local_parts.home),
         point=point or no_point,
     )
     ctx.logs.find_secrets = partial(find_secrets, ctx)
@@ -208,7 +210,7 @@ def _make_tls_context(file: str, setting: str = "outbound_ca_file") -> ssl.SSLCo
     return context
 
 
-async def open_store(settings: Settings, clock: Clock, tries: int = _MAX_ATTEMPTS) -> Store:
+async def open_store(settings: Settings, clock: Clock, attempts: int = _MAX_ATTEMPTS) -> Store:
     if settings.database_url:
         from windlass.store.postgres import PostgresStore  # noqa: PLC0415 (asyncpg is heavy, and often not needed)
 
@@ -216,7 +218,7 @@ async def open_store(settings: Settings, clock: Clock, tries: int = _MAX_ATTEMPT
     from windlass.store.sqlite import InUse, SqliteStore  # noqa: PLC0415 (only one database is used)
 
     # A killed server's child process keeps the database lock from its fork until its exec.
-    for _ in range(tries - 1):
+    for _ in range(attempts - 1):
         with suppress(InUse):
             return await SqliteStore.open(Path(settings.data_dir) / DATABASE, clock)
         await asyncio.sleep(_RETRY_PAUSE)
@@ -261,11 +263,11 @@ def rotation_of(ctx: Context) -> KeyRotation:
     )
 
 
-async def take_over(ctx: Context, report: OwnershipReport, parts_for: PartsFor) -> None:
+async def take_over(ctx: Context, report: OwnershipReport, create_parts: PartsFor) -> None:
     """Sets services aside that are not in the database, including services of the data directory's former
     installation."""
     for label, unknown in report.unknown.items():
-        async with holdings(ctx.settings, parts_for, label) as held:
+        async with holdings(ctx.settings, create_parts, label) as held:
             for service, kept in unknown.items():
                 await set_service_aside(ctx, held, service, kept, label, report.reason)
 
@@ -308,13 +310,13 @@ async def _create_cluster_of_place(ctx: Context, tx: Tx, org: Row) -> None:
     await create_in(ctx, tx, NewResource(cluster, new, org, SYSTEM))
 
 
-def _local(own: Parts, settings: Settings) -> Place:
+def _local(local_parts: Parts, settings: Settings) -> Place:
     return Place(
         id=LOCAL_ID,
-        engine=own.engine,
-        builder=own.builder,
-        router=own.router,
-        servers=own.servers,
+        engine=local_parts.engine,
+        builder=local_parts.builder,
+        router=local_parts.router,
+        servers=local_parts.servers,
         public_host=_public_host(settings),
         machine=settings.place,
     )

@@ -441,7 +441,7 @@ async def install(
 
 
 async def _complete(
-    installation: Installation, report: OwnershipReport, parts_for: PartsFor, *, adopt: bool
+    installation: Installation, report: OwnershipReport, create_parts: PartsFor, *, adopt: bool
 ) -> None:
     """Creates the first organization, and restores services that were set aside."""
     ctx = installation.ctx
@@ -451,7 +451,7 @@ async def _complete(
     if token := await ctx.store.write(lambda tx: seed(ctx, tx)):
         await installation.take_first_token(token)
     if report.reason:
-        await take_over(ctx, report, parts_for)
+        await take_over(ctx, report, create_parts)
     await restore_service(ctx)
     await installation.note_mark()
 

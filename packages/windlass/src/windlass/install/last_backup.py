@@ -20,9 +20,9 @@ class BackupNote(Struct, frozen=True, kw_only=True):
     """The time of the snapshot that the backup contains."""
 
 
-def write(settings: Settings, note: BackupNote) -> None:
+def write(settings: Settings, backup_note: BackupNote) -> None:
     file = Path(settings.data_dir) / BACKUP_FILE
-    write_whole(file, msgspec.json.encode(note) + b"\n", draft=str(os.getpid()))
+    write_whole(file, msgspec.json.encode(backup_note) + b"\n", draft=str(os.getpid()))
     owner = file.parent.stat()
     if owner.st_uid != os.geteuid():  # the operator is root, and the server is not
         os.chown(file, owner.st_uid, owner.st_gid)

@@ -59,9 +59,9 @@ def read(settings: Settings) -> Mark | None:
         ) from error
 
 
-def write(settings: Settings, mark: Mark) -> None:
+def write(settings: Settings, database_mark: Mark) -> None:
     """Replaces the mark atomically, because several replicas may write to one data directory."""
-    write_whole(file_of(settings), msgspec.json.encode(mark) + b"\n", draft=str(os.getpid()))
+    write_whole(file_of(settings), msgspec.json.encode(database_mark) + b"\n", draft=str(os.getpid()))
 
 
 async def present(

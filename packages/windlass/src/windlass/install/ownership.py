@@ -88,10 +88,10 @@ class DatabaseState(Struct, frozen=True):
     """Names of volumes with data, by service."""
 
 
-async def examine(settings: Settings, parts_for: PartsFor | None = None) -> OwnershipReport:
+async def examine(settings: Settings, create_parts: PartsFor | None = None) -> OwnershipReport:
     """Compares the services found on this machine with the database.
 
-    `parts_for`: returns the parts of a server; by default, those of the settings.
+    `create_parts`: returns the parts of a server; by default, those of the settings.
     """
     # The order of reading matters, because everything may grow meanwhile: first the mark and the services
     # found, then the database, so that the database never seems to be behind.
@@ -100,7 +100,7 @@ async def examine(settings: Settings, parts_for: PartsFor | None = None) -> Owne
     report = OwnershipReport(mark=seen, installation=database.installation, event=database.event)
     try:
         async with asyncio.timeout(ENGINE_TIMEOUT):
-            await _count(settings, report, database, parts_for or _real_parts_for(settings))
+            await _count(settings, report, database, create_parts or _real_parts_for(settings))
     except (EngineError, BuildError) as error:  # including an unavailable engine
         report.unseen = str(error)
     except TimeoutError:
@@ -109,11 +109,11 @@ async def examine(settings: Settings, parts_for: PartsFor | None = None) -> Owne
     return report
 
 
-async def check_start(settings: Settings, parts_for: PartsFor, *, adopt: bool) -> OwnershipReport:
+async def check_start(settings: Settings, create_parts: PartsFor, *, adopt: bool) -> OwnershipReport:
     """Raises DatabaseMismatch if the data directory and the database do not belong together, unless `adopt`
     is set. Raises it in any case if the data directory is a copy and its original still exists."""
     refuse_copy(settings)
-    report = await examine(settings, parts_for)
+    report = await examine(settings, create_parts)
     if report.reason and not adopt:
         raise DatabaseMismatch(refusal(settings, report))
     if report.lost:
@@ -170,7 +170,7 @@ async def without_record(settings: Settings, recorded: Container[str]) -> dict[s
     return _exclude(report.found, recorded)
 
 
-async def read_state(settings: Settings, mark: Mark | None) -> DatabaseState:
+async def read_state(settings: Settings, database_mark: Mark | None) -> DatabaseState:
     """Reads the state of the database. An empty or missing file is a database that was never used."""
     if not settings.database_url and (not file_of(settings).exists() or not file_of(settings).stat().st_size):
         return DatabaseState()
@@ -182,7 +182,7 @@ async def read_state(settings: Settings, mark: Mark | None) -> DatabaseState:
         reads = moment.reads
         present, deleted = frozenset(await reads.statuses.services()), frozenset(await moment.deleted())
         event, _ = await reads.events.newest()
-        hash = await reads.events.hash(mark.event) if mark else None
+        hash = await reads.events.hash(database_mark.event) if database_mark else None
         return DatabaseState(
             id.decode(),
             event=event,
@@ -205,9 +205,9 @@ async def _volumes_here(settings: Settings, snapshot: Snapshot) -> Mapping[str, 
 
 
 async def _count(
-    settings: Settings, report: OwnershipReport, database: DatabaseState, parts_for: PartsFor
+    settings: Settings, report: OwnershipReport, database: DatabaseState, create_parts: PartsFor
 ) -> None:
-    await _collect_services(settings, report, database, parts_for)
+    await _collect_services(settings, report, database, create_parts)
     report.lost = _without_volumes(settings, report, database)
     if report.found:
         database = await read_state(settings, report.mark)
@@ -218,11 +218,11 @@ async def _count(
 
 
 async def _collect_services(
-    settings: Settings, report: OwnershipReport, database: DatabaseState, parts_for: PartsFor
+    settings: Settings, report: OwnershipReport, database: DatabaseState, create_parts: PartsFor
 ) -> None:
     """Collects all services found on this machine by label, including services that are in the database."""
     for label in _labels(settings, report, database):
-        async with holdings(settings, parts_for, label) as held:
+        async with holdings(settings, create_parts, label) as held:
             report.aside = len(held.records())
             services = await held.services()
             report.unknown[label] = _exclude(services, report.found)
@@ -243,8 +243,8 @@ def _without_volumes(settings: Settings, report: OwnershipReport, database: Data
     )
 
 
-def _exclude(services: Mapping[str, StoredData], others: Container[str]) -> dict[str, StoredData]:
-    return {service: kept for service, kept in services.items() if service not in others}
+def _exclude(services: Mapping[str, StoredData], other_services: Container[str]) -> dict[str, StoredData]:
+    return {service: kept for service, kept in services.items() if service not in other_services}
 
 
 def _labels(settings: Settings, report: OwnershipReport, database: DatabaseState) -> list[str]:
@@ -255,10 +255,10 @@ def _labels(settings: Settings, report: OwnershipReport, database: DatabaseState
 
 @asynccontextmanager
 async def holdings(
-    settings: Settings, parts_for: PartsFor, installation: str
+    settings: Settings, create_parts: PartsFor, installation: str
 ) -> AsyncIterator[ServiceDataStores]:
     """Opens the stored data of an installation, without a running server."""
-    parts, data = await parts_for(installation), Path(settings.data_dir)
+    parts, data = await create_parts(installation), Path(settings.data_dir)
     logs, sites = Logs(data / LOGS_FOLDER, settings.log_retention_bytes), SiteStore(data / SITES_FOLDER)
     async with AsyncExitStack() as closing:
         closing.push_async_callback(parts.engine.stop)

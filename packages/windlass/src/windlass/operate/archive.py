@@ -112,9 +112,9 @@ class ArchiveWriter:
     Leaving the context closes the zip; the underlying file stays open.
     """
 
-    def __init__(self, file: IO[bytes], at: int) -> None:
+    def __init__(self, file: IO[bytes], start_position: int) -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
-        self._at = stamp(at)
+        self._at = stamp(start_position)
 
     def __enter__(self) -> Self:
         return self
@@ -141,9 +141,9 @@ class ArchiveWriter:
                 left -= len(block)
         return ArchiveFile(file=LOGS_PREFIX + name, sha256=file.digest)
 
-    def users(self, numbers: Mapping[str, int]) -> ArchiveFile:
+    def users(self, user_ids: Mapping[str, int]) -> ArchiveFile:
         with self._opened(USERS_FILE) as file:
-            file.write(msgspec.json.encode(numbers))
+            file.write(msgspec.json.encode(user_ids))
         return ArchiveFile(file=USERS_FILE, sha256=file.digest)
 
     def finish(self, manifest: Manifest, encryption: Encryption) -> None:
@@ -199,8 +199,15 @@ def _from_json(value: Any) -> bytes | None:
     return None if value is None else str(value).encode()
 
 
-def _zip_time(at: str) -> tuple[int, int, int, int, int, int]:
-    return int(at[:4]), int(at[5:7]), int(at[8:10]), int(at[11:13]), int(at[14:16]), int(at[17:19])
+def _zip_time(timestamp: str) -> tuple[int, int, int, int, int, int]:
+    return (
+        int(timestamp[:4]),
+        int(timestamp[5:7]),
+        int(timestamp[8:10]),
+        int(timestamp[11:13]),
+        int(timestamp[14:16]),
+        int(timestamp[17:19]),
+    )
 
 
 def _signature(manifest: Manifest, text: bytes, encryption: Encryption) -> bytes:
@@ -240,13 +247,13 @@ class Archive:
             for part in self.manifest.parts:
                 self._verify(part)
 
-    def _verify(self, part: ArchiveFile) -> None:
+    def _verify(self, archived_file: ArchiveFile) -> None:
         sha256 = hashlib.sha256()
-        with self._zip.open(part.file) as file:
+        with self._zip.open(archived_file.file) as file:
             while block := file.read(_BLOCK):
                 sha256.update(block)
-        if sha256.hexdigest() != part.sha256:
-            raise BadArchive(f"{part.file} in the backup is damaged: take another one")
+        if sha256.hexdigest() != archived_file.sha256:
+            raise BadArchive(f"{archived_file.file} in the backup is damaged: take another one")
 
     def batches(self, table: ArchiveTable) -> Iterator[list[Sequence[Any]]]:
         """Yields the rows of a table in batches. The batches fit into memory whatever the size of the

@@ -79,12 +79,12 @@ def _head(noted: str) -> Head | None:
 class _AuditWalk:
     """A walk through the events, from the oldest to the newest."""
 
-    def __init__(self, snapshot: Snapshot, reads: Reads, verdict: Verdict, noted: Head | None) -> None:
+    def __init__(self, snapshot: Snapshot, reads: Reads, verdict: Verdict, noted_head: Head | None) -> None:
         self._moment = snapshot
         self._reads = reads
         self._told = verdict
-        self._noted = noted
-        self._seen = noted is None
+        self._noted = noted_head
+        self._seen = noted_head is None
         self._newest: EventRow | None = None
 
     async def whole(self) -> None:
@@ -118,11 +118,11 @@ class _AuditWalk:
             if hash != self._noted.hash:
                 self._told.blame(f"Event {number}: has another hash than the one that was noted.")
 
-    def _check_end(self, counted: int, newest: int) -> None:
-        if counted > newest:
-            self._told.blame(f"{_numbers(newest + 1, counted)}: removed, at the end.")
-        elif counted < newest:
-            self._told.blame(f"{_numbers(counted + 1, newest)}: added; they were never numbered.")
+    def _check_end(self, counted: int, newest_number: int) -> None:
+        if counted > newest_number:
+            self._told.blame(f"{_numbers(newest_number + 1, counted)}: removed, at the end.")
+        elif counted < newest_number:
+            self._told.blame(f"{_numbers(counted + 1, newest_number)}: added; they were never numbered.")
         if self._seen or self._noted is None:
             return
         number = self._noted.number
@@ -130,14 +130,16 @@ class _AuditWalk:
             self._told.blame(
                 f"Event {number}, which was noted, was deleted because of its age: compare with a newer note."
             )
-        elif number > max(newest, counted):
-            self._told.blame(f"{_numbers(newest + 1, number)}: cut off at the end; {number} was noted.")
+        elif number > max(newest_number, counted):
+            self._told.blame(
+                f"{_numbers(newest_number + 1, number)}: cut off at the end; {number} was noted."
+            )
         else:
             self._told.blame(f"Event {number}, which was noted, is not there, or not chained.")
 
 
-def _numbers(first: int, last: int) -> str:
-    return f"Event {first}" if first == last else f"Events {first} to {last}"
+def _numbers(first: int, last_number: int) -> str:
+    return f"Event {first}" if first == last_number else f"Events {first} to {last_number}"
 
 
 def _describe(event: EventRow) -> str:

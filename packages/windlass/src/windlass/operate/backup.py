@@ -96,21 +96,25 @@ def to_keep_beside(settings: Settings, backup: Manifest) -> Iterator[str]:
         yield f"Copy the folder {repositories}, too: what was pushed is not in it."
 
 
-def _note(settings: Settings, note: BackupNote) -> None:
+def _note(settings: Settings, backup_note: BackupNote) -> None:
     """Records the backup for metrics. A failure is only logged, because the backup itself is complete."""
     try:
-        last_backup.write(settings, note)
+        last_backup.write(settings, backup_note)
     except OSError as error:
         _log.warning("metrics will not show this backup", extra={"error": str(error)})
 
 
 async def restore(
-    settings: Settings, file: Path, *, force: bool, tell: Callable[[str], None] = lambda message: None
+    settings: Settings,
+    file: Path,
+    *,
+    force: bool,
+    report_progress: Callable[[str], None] = lambda message: None,
 ) -> Manifest:
     """Replaces the installation by a backup, in one transaction. The backup is verified before anything
     changes.
 
-    `tell` is called with messages for the operator before the change.
+    `report_progress` is called with messages for the operator before the change.
     """
     with Archive.opened(file) as archive:
         manifest = archive.manifest
@@ -127,7 +131,9 @@ async def restore(
                     f"this installation is not empty: --force replaces all that is in it{_losses(orphans)}"
                 )
             if orphans:
-                tell(f"Services without a record in this backup stay as they are{_losses(orphans)}")
+                report_progress(
+                    f"Services without a record in this backup stay as they are{_losses(orphans)}"
+                )
             with _logs_beside(settings, archive, orphans) as put_logs:
                 # The records are deleted before the commit, when no server runs whose late calls they would
                 # reject.

@@ -89,7 +89,7 @@ def stop(everything: bool, yes: bool, as_json: bool, **options: Any) -> None:
     stopping.report(count, as_json=as_json)
 
 
-def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
+def _stop_all(options: dict[str, Any], confirm_stop: Callable[[int], None]) -> int:
     """Stops all services, through the running server if there is one, otherwise in the database. Returns
     their number."""
     settings, sources = settings_from(options)
@@ -104,7 +104,7 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
         _print_message(f"{api.url} is not called: --data-dir or --config names the installation.")
     if not named and stopping.answers(api):
         with ended_by_user("It continues in the background."):
-            return stopping.through(api, sure)
+            return stopping.through(api, confirm_stop)
     if not named and api.url != usual:
         folder = shlex.quote(str(Path(settings.data_dir).absolute()))
         raise CommandFailed(
@@ -114,7 +114,7 @@ def _stop_all(options: dict[str, Any], sure: Callable[[int], None]) -> int:
     check_data_owner(settings, "stop --all")
     with ended_by_user("What is not stopped yet is stopped when the server starts."):
         start_logging("error", settings.log_format)
-        return asyncio.run(stopping.here(settings, sure))
+        return asyncio.run(stopping.here(settings, confirm_stop))
 
 
 @click.command("config", cls=Command, params=flags("data_dir"))

@@ -98,16 +98,16 @@ def _largest(folder: Path, *, by_files: bool) -> str:
     )
 
 
-def _measure(root: Path, until: float, seen: set[tuple[int, int]]) -> UsedSpace:
-    """Measures a folder. Hard links to files in `seen` are not counted again."""
+def _measure(root: Path, until: float, seen_files: set[tuple[int, int]]) -> UsedSpace:
+    """Measures a folder. Hard links to files in `seen_files` are not counted again."""
     used = UsedSpace()
     for path in _paths(root):
         if time.monotonic() > until:
             break
         with suppress(OSError):
             facts = os.lstat(path)
-            if (facts.st_dev, facts.st_ino) not in seen:
-                seen.add((facts.st_dev, facts.st_ino))
+            if (facts.st_dev, facts.st_ino) not in seen_files:
+                seen_files.add((facts.st_dev, facts.st_ino))
                 used.bytes += facts.st_blocks * 512
                 used.files += 1
     return used

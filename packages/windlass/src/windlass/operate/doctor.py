@@ -328,14 +328,14 @@ async def _builds(settings: Settings, snapshot: Snapshot) -> Finding:
     return warn("Builds", f"services built in another folder than {folder}: {len(outside)} ({shown})", advice)
 
 
-def _clock(newest: int | None) -> Finding:
+def _clock(newest_time: int | None) -> Finding:
     now = time.time_ns() // 1_000_000
     if now < _EARLIEST_TIME:
         return fail(
             "Clock", f"{stamp(now)} is long ago", "set the clock: tokens and certificates expire by it"
         )
-    if newest is not None and newest > now + MINUTE:
-        behind = f"{(newest - now) // SECOND} seconds behind what was recorded last"
+    if newest_time is not None and newest_time > now + MINUTE:
+        behind = f"{(newest_time - now) // SECOND} seconds behind what was recorded last"
         advice = (
             "set the clock, by NTP if you can; if it is right now, restart the server once: this warning "
             "ends with the next change"

@@ -61,7 +61,7 @@ def rotate_key(keep: bool, **options: Any) -> None:
         settings, _ = settings_from(options)
         from windlass.operate.keys import rotate  # noqa: PLC0415 (imports both drivers)
 
-        asyncio.run(rotate(settings, lambda text: click.echo(text, err=True), keep=keep))
+        asyncio.run(rotate(settings, lambda text: click.echo(text, err=True), keep_old_key=keep))
 
 
 @key.command("new", cls=Command)

@@ -98,8 +98,11 @@ async def describe_keys(settings: Settings) -> list[ListedKey]:
     ]
 
 
-async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: Point = no_point) -> None:
-    """Rotates the key, or continues an interrupted rotation. `keep`: leaves former keys in the file."""
+async def rotate(
+    settings: Settings, report_progress: Tell, *, keep_old_key: bool = False, point: Point = no_point
+) -> None:
+    """Rotates the key, or continues an interrupted rotation. `keep_old_key`: leaves former keys in the
+    file."""
     await check(settings)
     _check_owner(settings)
     with _lock_rotation(settings):
@@ -107,18 +110,22 @@ async def rotate(settings: Settings, tell: Tell, *, keep: bool = False, point: P
         encryption = load_encryption(settings)
         check_keys(encryption, survey.state)
         if _has_begun(survey.state, encryption):
-            tell(f"A replacement by the key {encryption.fingerprint} was interrupted, and continues.")
-        elif _retired_here(settings, survey.state) and not keep:
-            _drop(settings, survey.state, tell)
-            tell("The replacement that was interrupted is complete. Repeat the command for another one.")
+            report_progress(
+                f"A replacement by the key {encryption.fingerprint} was interrupted, and continues."
+            )
+        elif _retired_here(settings, survey.state) and not keep_old_key:
+            _drop(settings, survey.state, report_progress)
+            report_progress(
+                "The replacement that was interrupted is complete. Repeat the command for another one."
+            )
             return
         else:
-            encryption = _begin(settings, survey.state, tell)
+            encryption = _begin(settings, survey.state, report_progress)
         await point("key added")
-        await _complete(settings, encryption.fingerprint, survey.at, tell, point)
+        await _complete(settings, encryption.fingerprint, survey.at, report_progress, point)
         await point("completed")
-        if not keep:
-            _drop(settings, (await _survey_keys(settings)).state, tell)
+        if not keep_old_key:
+            _drop(settings, (await _survey_keys(settings)).state, report_progress)
 
 
 async def examine_keys(reads: Reads, state: KeyState, encryption: Encryption) -> Finding:
@@ -159,7 +166,7 @@ def _has_begun(state: KeyState, encryption: Encryption) -> bool:
     return wanted != state.current or not state.is_settled
 
 
-def _begin(settings: Settings, state: KeyState, tell: Tell) -> Encryption:
+def _begin(settings: Settings, state: KeyState, report_progress: Tell) -> Encryption:
     if settings.key:
         raise CommandRefused(
             "set WINDLASS_KEY of all servers to a new key and the present one, with a comma between them; "
@@ -167,26 +174,28 @@ def _begin(settings: Settings, state: KeyState, tell: Tell) -> Encryption:
             f"{state.current}"
         )
     id = add_key(settings)
-    tell(
+    report_progress(
         f"The new key {id} is in {key_file(settings)}: copy this file to a safe place. Backups that were "
         f"made until now need the former key, {state.current}."
     )
     return load_encryption(settings)
 
 
-async def _complete(settings: Settings, key: str, since: int, tell: Tell, point: Point) -> None:
+async def _complete(
+    settings: Settings, key: str, start_time: int, report_progress: Tell, point: Point
+) -> None:
     """Waits until all values are sealed with the key `key`. Seals them itself while no server runs."""
     shown, began = "", time.monotonic()
     while not _is_done(survey := await _survey_keys(settings, key), key):
-        if survey.state.unreadable_at >= since:
+        if survey.state.unreadable_at >= start_time:
             raise CommandRefused(_unreadable(survey.state))
         if (text := _progress(survey, key)) != shown:
-            tell(shown := text)
+            report_progress(shown := text)
         if not await _work_alone(settings, point):
             # Counting reads all sealed values. The pause is as long as the last count took.
             await asyncio.sleep(max(CHECK_INTERVAL, time.monotonic() - began))
             began = time.monotonic()
-    tell(f"All {survey.values.get(key, 0)} values are sealed with the key {key}.")
+    report_progress(f"All {survey.values.get(key, 0)} values are sealed with the key {key}.")
 
 
 def _is_done(survey: KeySurvey, key: str) -> bool:
@@ -212,7 +221,7 @@ def _unreadable(state: KeyState) -> str:
 async def _work_alone(settings: Settings, point: Point) -> bool:
     """Seals all values with the new key. Returns False if a server is running, which does this itself."""
     try:
-        store = await open_store(settings, clock := SystemClock(), tries=1)
+        store = await open_store(settings, clock := SystemClock(), attempts=1)
     except InUse:
         return False
     try:
@@ -254,12 +263,12 @@ def _retired_here(settings: Settings, state: KeyState) -> list[str]:
     return [id for key in load_keys(settings) if (id := id_of(key)) in state.retired]
 
 
-def _drop(settings: Settings, state: KeyState, tell: Tell) -> None:
+def _drop(settings: Settings, state: KeyState, report_progress: Tell) -> None:
     if settings.key:
         if former := _retired_here(settings, state):
-            tell(f"Remove the former keys from WINDLASS_KEY: {', '.join(former)}.")
+            report_progress(f"Remove the former keys from WINDLASS_KEY: {', '.join(former)}.")
     elif former := drop_keys(settings, state.retired):
-        tell(f"The former keys are not in {key_file(settings)} any more: {', '.join(former)}.")
+        report_progress(f"The former keys are not in {key_file(settings)} any more: {', '.join(former)}.")
 
 
 @contextmanager

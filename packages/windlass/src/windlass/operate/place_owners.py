@@ -18,9 +18,9 @@ from windlass.store import FIRST_PLACE, OwnerRow, Reads
 _GIB: Final = 1 << 30
 
 
-async def check_owners(reads: Reads, own: str, now: int) -> list[Finding]:
-    """Checks the lease of each place's owner. `own` is the id of this data directory's server."""
-    return [_of_owner(row, own, now) for row in await reads.owners.all()]
+async def check_owners(reads: Reads, server_id: str, now: int) -> list[Finding]:
+    """Checks the lease of each place's owner. `server_id` is the id of this data directory's server."""
+    return [_of_owner(row, server_id, now) for row in await reads.owners.all()]
 
 
 async def examine_organizations(reads: Reads) -> list[Finding]:
@@ -68,9 +68,9 @@ async def _name(reads: Reads, org: str) -> str:
     return f"{row.read(NamedDocument).name} ({org})" if row else org
 
 
-def _of_owner(row: OwnerRow, own: str, now: int) -> Finding:
+def _of_owner(row: OwnerRow, server_id: str, now: int) -> Finding:
     place, lease = f"Place {row.place}", f"its lease ended at {stamp(row.until)}"
-    server = "the server of this data directory" if row.owner == own else _server_of(row)
+    server = "the server of this data directory" if row.owner == server_id else _server_of(row)
     if row.is_lost:
         advice = "start that server; if it is gone for good, see `windlass serve --adopt`"
         return warn(place, f"belongs to {server}, which does not answer: {lease}", advice)

@@ -42,12 +42,12 @@ _DISK_FULL_ERRORS: Final = {errno.ENOSPC, errno.EDQUOT}
 async def begin_when_possible(
     begin: Callable[[], Awaitable[Installation]],
     settings: Settings,
-    listening: socket.socket,
-    note: Callable[[str], None],
+    listening_socket: socket.socket,
+    report_line: Callable[[str], None],
 ) -> Installation:
     """Starts the installation, and retries while a temporary problem exists. Other errors end the start.
 
-    `note` is called with the reason of the wait.
+    `report_line` is called with the reason of the wait.
     """
     async with AsyncExitStack() as answering:
         waits_for = ""
@@ -62,9 +62,9 @@ async def begin_when_possible(
             if reason != waits_for:
                 _log.warning("the start waits, and is tried again each second", extra={"reason": reason})
                 await answering.aclose()
-                await answering.enter_async_context(_answer_while_waiting(listening, reason))
+                await answering.enter_async_context(_answer_while_waiting(listening_socket, reason))
                 waits_for = reason
-                note(reason)
+                report_line(reason)
             await asyncio.sleep(_RETRY_PAUSE)
 
 
@@ -94,7 +94,7 @@ def _is_full(folder: Path) -> bool:
 
 
 @asynccontextmanager
-async def _answer_while_waiting(listening: socket.socket, reason: str) -> AsyncIterator[None]:
+async def _answer_while_waiting(listening_socket: socket.socket, reason: str) -> AsyncIterator[None]:
     """Responds to all API requests with the reason why the start waits."""
     config = uvicorn.Config(
         partial(_answer, reason),
@@ -108,7 +108,7 @@ async def _answer_while_waiting(listening: socket.socket, reason: str) -> AsyncI
         timeout_graceful_shutdown=1,
     )
     server = ApiServer(config, lambda: None)
-    serving = asyncio.create_task(server.serve(sockets=[listening.dup()]))
+    serving = asyncio.create_task(server.serve(sockets=[listening_socket.dup()]))
     try:
         yield
     finally:

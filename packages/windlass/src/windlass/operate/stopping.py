@@ -62,12 +62,12 @@ _SERVER_RUNS = (
 # With a running server, through its API
 
 
-def through(api: Api, sure: Sure) -> int:
+def through(api: Api, confirm_stop: Sure) -> int:
     """Stops all services that the token has access to. Returns their number."""
     api.enable_retries(wait_for_budget)
     running = _find_running(api)
     if running:
-        sure(len(running))
+        confirm_stop(len(running))
     for service in running:
         api.call("POST", path_of(_stop(service).path, {_stop(service).params[0]: service["id"]}))
     unreached = _find_unreached(api, running)
@@ -123,10 +123,10 @@ def _stop(service: Mapping[str, Any]) -> Operation:
     )
 
 
-def _wait(api: Api, stopping: set[str]) -> None:
+def _wait(api: Api, stopping_services: set[str]) -> None:
     shown: dict[str, str] = {}
     for pause in growing_pauses(0.3, 5.0):
-        states = {service["id"]: service for service in _services(api) if service["id"] in stopping}
+        states = {service["id"]: service for service in _services(api) if service["id"] in stopping_services}
         for id, service in states.items():
             if shown.get(id) != service["state"]:
                 shown[id] = service["state"]
@@ -142,12 +142,12 @@ def _wait(api: Api, stopping: set[str]) -> None:
 # Without a server
 
 
-async def here(settings: Settings, sure: Sure, *, parts: Parts | None = None) -> int:
+async def here(settings: Settings, confirm_stop: Sure, *, parts: Parts | None = None) -> int:
     """Stops all services in the database of the settings, while no server runs. Returns their number."""
     if await in_thread(has_server, settings):
         raise CommandRefused(_SERVER_RUNS)
     if count := await _count(settings):
-        sure(count)
+        confirm_stop(count)
     installation = await _install(settings, parts)
     try:
         ctx = installation.ctx
@@ -220,10 +220,12 @@ async def _name(ctx: Context, cluster: str) -> str:
 
 
 def _services_on(
-    cluster: str, stopping: Sequence[StoppedService], clusters: Mapping[str, str]
+    cluster: str, stopping_services: Sequence[StoppedService], clusters: Mapping[str, str]
 ) -> dict[str, str]:
     """Returns the names of the services to stop on a cluster, by id."""
-    return {service.service: service.name for service in stopping if clusters[service.service] == cluster}
+    return {
+        service.service: service.name for service in stopping_services if clusters[service.service] == cluster
+    }
 
 
 async def _was_used(ctx: Context, cluster: str) -> bool:
@@ -270,8 +272,10 @@ async def _count(settings: Settings) -> int:
         return len(await up(Reads(line)))
 
 
-async def _wait_until_stopped(installation: Installation, stopping: Sequence[StoppedService]) -> None:
-    source, failed, left = installation.ctx.store.reads, [], list(stopping)
+async def _wait_until_stopped(
+    installation: Installation, stopping_services: Sequence[StoppedService]
+) -> None:
+    source, failed, left = installation.ctx.store.reads, [], list(stopping_services)
     while left:
         for service in list(left):
             deployment = await source.deployments.get(service.deployment)

@@ -43,9 +43,9 @@ def websocket(**parts: Any) -> asyncio.Protocol:
 
 async def serve(
     installation: Installation,
-    listening: socket.socket,
+    listening_socket: socket.socket,
     announce: Callable[[int], None],
-    stopping: Callable[[], None] = lambda: None,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Serves a started installation until a signal asks to stop. Requests in progress get a moment to
     finish."""
@@ -61,15 +61,17 @@ async def serve(
         timeout_graceful_shutdown=STOP_SECONDS,
         backlog=BACKLOG,
     )
-    server = ApiServer(config, lambda: announce(listening.getsockname()[1]), installation.app.stop_streams)
+    server = ApiServer(
+        config, lambda: announce(listening_socket.getsockname()[1]), installation.app.stop_streams
+    )
     loop = asyncio.get_running_loop()
-    stop = partial(_stop, installation, server, settings.leave_seconds, stopping)
+    stop = partial(_stop, installation, server, settings.leave_seconds, on_stop)
     handle_hang_ups(stop)
     try:
         tune_interpreter()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop)
-        await server.serve(sockets=[listening])
+        await server.serve(sockets=[listening_socket])
     finally:
         await installation.stop()
 
@@ -113,7 +115,7 @@ def _stop(
     installation: Installation,
     server: ApiServer,
     leave_seconds: float,
-    stopping: Callable[[], None],
+    on_stop: Callable[[], None],
 ) -> None:
     """Handles a signal.
 
@@ -125,7 +127,7 @@ def _stop(
         server.end()
     else:
         installation.stopping = True
-        stopping()
+        on_stop()
         asyncio.get_running_loop().call_later(leave_seconds, server.end)
 
 
@@ -133,11 +135,11 @@ class ApiServer(uvicorn.Server):
     """uvicorn without its signal handlers. Calls a function when it starts to listen."""
 
     def __init__(
-        self, config: uvicorn.Config, started: Callable[[], None], stopping: Callable[[], None] = lambda: None
+        self, config: uvicorn.Config, started: Callable[[], None], on_stop: Callable[[], None] = lambda: None
     ) -> None:
         super().__init__(config)
         self._announce = started
-        self._stopping = stopping
+        self._stopping = on_stop
         self._ended = asyncio.Event()
 
     def end(self) -> None:

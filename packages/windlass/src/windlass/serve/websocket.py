@@ -36,17 +36,17 @@ class WebSocket(WSProtocol):
     """A websocket without a buffer for clients that do not read. It is closed if the client does not answer
     pings."""
 
-    def join(self, table: ConnectionTable, before: OpenConnection) -> None:
+    def join(self, table: ConnectionTable, http_connection: OpenConnection) -> None:
         """Replaces the HTTP connection that requested the websocket, in the connection table. Called before
         all other methods."""
         self._table = table
-        self.network = before.network
+        self.network = http_connection.network
         self._may_say = float(_MAX_UNREAD_BYTES)
         self._told_at = self._stuck_since = table.now
         self._accepted = self._stuck = self._is_read = self._waits_for_turn = False
         self._ahead = b""
         """Received bytes that wait to be parsed."""
-        table.replace(before, self)
+        table.replace(http_connection, self)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)

@@ -24,10 +24,12 @@ from windlass.sources.push import PushedRepositories
 
 
 class BundledRepositories:
-    def __init__(self, others: Git, home: Path, pushed: PushedRepositories | None = None) -> None:
+    def __init__(
+        self, remote_git: Git, home: Path, pushed_repositories: PushedRepositories | None = None
+    ) -> None:
         """`home`: a folder that belongs to this object alone."""
-        self._others = others
-        self._pushed = pushed
+        self._others = remote_git
+        self._pushed = pushed_repositories
         self._repository = home.absolute() / "demo.git"
         self._local = Git(allow_local=True, outbound_allow=(), home=home / "git")
 
@@ -68,10 +70,10 @@ class BundledRepositories:
         with _named(source, near):
             return await git.branches(near)
 
-    async def changed_paths(self, source: GitSource, before: str, after: str) -> list[str]:
+    async def changed_paths(self, source: GitSource, old_commit: str, new_commit: str) -> list[str]:
         git, near = await self._find(source)
         with _named(source, near):
-            return await git.changed_paths(near, before, after)
+            return await git.changed_paths(near, old_commit, new_commit)
 
     async def sweep(self) -> None:
         await self._others.sweep()

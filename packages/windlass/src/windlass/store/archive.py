@@ -143,15 +143,15 @@ class Refill:
         """Returns whether the database contains data that a refill would destroy."""
         return await self._line.has("resource") and await self._line.one("SELECT 1 FROM resource") is not None
 
-    async def clear(self, applied: Mapping[int, str]) -> tuple[ArchiveTable, ...]:
+    async def clear(self, applied_migrations: Mapping[int, str]) -> tuple[ArchiveTable, ...]:
         """Drops all tables, and creates empty tables with the given migrations."""
         for table in await Snapshot(self._line).tables() if await self._line.has("migration") else ():
             await self._line.run(f"DROP TABLE {table.name}")
         await self._line.run(RECORDS)
-        for migration in migrations()[: level(applied)]:
+        for migration in migrations()[: level(applied_migrations)]:
             for statement in migration.statements:
                 await self._run_or_put_off(statement)
-        emptied = tables(level(applied))
+        emptied = tables(level(applied_migrations))
         for table in emptied:
             await self._line.run(f"DELETE FROM {table.name}")  # migrations may insert rows
         return emptied
@@ -167,11 +167,11 @@ class Refill:
     async def fill(self, table: ArchiveTable, rows: Rows) -> None:
         await self._line.fill(table, rows)
 
-    async def finish(self, applied: Mapping[int, str]) -> None:
+    async def finish(self, applied_migrations: Mapping[int, str]) -> None:
         """Creates the indexes, applies the later migrations, and commits."""
         for statement in self._indexes.values():
             await self._line.run(statement)
-        for migration in find_missing(migrations(), applied):
+        for migration in find_missing(migrations(), applied_migrations):
             for statement in migration.statements:
                 await self._line.run(statement)
         await self._line.run("DELETE FROM migration")
@@ -186,7 +186,7 @@ class Refill:
         await self._line.commit()
 
 
-def level(applied: Mapping[int, str]) -> int:
+def level(applied_migrations: Mapping[int, str]) -> int:
     """Returns the number of applied migrations. Raises Changed for migrations that this version does not
     have."""
-    return len(migrations()) - len(find_missing(migrations(), applied))
+    return len(migrations()) - len(find_missing(migrations(), applied_migrations))

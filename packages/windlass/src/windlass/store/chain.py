@@ -48,8 +48,8 @@ class Anchor(Struct, frozen=True):
         return Head(self.number, bytes.fromhex(self.hash))
 
 
-def hash_of(before: bytes, event: Sequence[Any]) -> bytes:
-    return hashlib.sha256(before + _bytes_of(event)).digest()
+def hash_of(previous_hash: bytes, event: Sequence[Any]) -> bytes:
+    return hashlib.sha256(previous_hash + _bytes_of(event)).digest()
 
 
 def chain_rows(head: Head, events: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]:
@@ -72,10 +72,10 @@ class ChainWalk:
     """A walk along the chain, starting after a given event. Trusts only events that follow from the previous
     hash."""
 
-    def __init__(self, before: Head) -> None:
-        self.due = before.number + 1
+    def __init__(self, previous_head: Head) -> None:
+        self.due = previous_head.number + 1
         """The number that the next event must have."""
-        self._hash = before.hash
+        self._hash = previous_head.hash
 
     @property
     def head(self) -> Head:

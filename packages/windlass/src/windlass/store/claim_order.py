@@ -72,12 +72,14 @@ class ClaimOrder:
     """Selects pieces one by one from the known work. All pieces have to be added before the first is
     taken."""
 
-    def __init__(self, held: Mapping[str, int], free_slots: Mapping[str, int] = NO_LIMITS) -> None:
-        """`held`: number of running pieces, by key. `free_slots`: number of further pieces that may be
-        claimed, by key."""
-        self._held, self._room = held, free_slots
+    def __init__(
+        self, usage_by_organization: Mapping[str, int], free_slots: Mapping[str, int] = NO_LIMITS
+    ) -> None:
+        """`usage_by_organization`: number of running pieces, by key. `free_slots`: number of further pieces
+        that may be claimed, by key."""
+        self._held, self._room = usage_by_organization, free_slots
         self._held_by_org: Counter[str] = Counter()
-        for key, count in held.items():
+        for key, count in usage_by_organization.items():
             self._held_by_org[organization_of(key)] += count
         self._queues: dict[str, EnvironmentQueue] = {}
         self._orgs: dict[str, OrganizationQueue] = {}
@@ -87,24 +89,24 @@ class ClaimOrder:
         """Returns the number of known organizations without running work."""
         return sum(not queue.held for queue in self._orgs.values())
 
-    def add(self, pieces: Iterable[Due], *, whole: bool) -> None:
-        """Adds the first pieces of new environments. `whole`: whether these are all their pieces."""
+    def add(self, due_work: Iterable[Due], *, is_complete: bool) -> None:
+        """Adds the first pieces of new environments. `is_complete`: whether these are all their pieces."""
         fresh: dict[str, list[Due]] = {}
-        for piece in sorted(pieces):
+        for piece in sorted(due_work):
             fresh.setdefault(piece.key, []).append(piece)
         for key, first in fresh.items():
-            self._queues[key] = EnvironmentQueue(first, whole)
+            self._queues[key] = EnvironmentQueue(first, is_complete)
             self._enter(key)
 
-    def add_firsts(self, pieces: Iterable[Due]) -> None:
+    def add_firsts(self, due_work: Iterable[Due]) -> None:
         """Adds the first of the pieces of each environment that is not known yet."""
         firsts: dict[str, Due] = {}
-        for piece in sorted(pieces):
+        for piece in sorted(due_work):
             firsts.setdefault(piece.key, piece)
-        self.add([piece for key, piece in firsts.items() if key not in self._queues], whole=False)
+        self.add([piece for key, piece in firsts.items() if key not in self._queues], is_complete=False)
 
-    def take(self, only: Idle | None = None) -> Due | None:
-        """Takes the next piece, or returns None if no piece is known. `only`: restricts the choice to
+    def take(self, only_idle: Idle | None = None) -> Due | None:
+        """Takes the next piece, or returns None if no piece is known. `only_idle`: restricts the choice to
         participants without running work."""
         if self._heap is None:
             self._heap = [self._turn(queue) for queue in self._orgs.values() if queue.heap]
@@ -112,7 +114,7 @@ class ClaimOrder:
         while self._heap:
             turn, piece = heapq.heappop(self._heap)
             queue = self._orgs[organization_of(piece.key)]
-            if not _is_meant(only, turn, queue.heap[0][0]):
+            if not _is_meant(only_idle, turn, queue.heap[0][0]):
                 continue
             heapq.heappop(queue.heap)
             queue.taken += 1
@@ -125,10 +127,10 @@ class ClaimOrder:
         queue = self._queues[key]
         return queue.taken == len(queue.pieces) and not queue.whole
 
-    def refill(self, key: str, pieces: Sequence[Due]) -> None:
+    def refill(self, key: str, due_work: Sequence[Due]) -> None:
         """Replaces the pieces of an environment by all pieces that may be needed, including the pieces
         already taken."""
-        self._queues[key].pieces = sorted(pieces)
+        self._queues[key].pieces = sorted(due_work)
         self._queues[key].whole = True
 
     def advance(self, key: str) -> None:
@@ -153,8 +155,8 @@ class ClaimOrder:
         return queue.held + queue.taken + 1, queue.heap[0][1]
 
 
-def _is_meant(only: Idle | None, turn_of_org: int, turn_of_environment: int) -> bool:
-    match only:
+def _is_meant(only_idle: Idle | None, turn_of_org: int, turn_of_environment: int) -> bool:
+    match only_idle:
         case Idle.ORGANIZATION:
             return turn_of_org == 1
         case Idle.ENVIRONMENT:

@@ -57,35 +57,35 @@ class Migration(Struct, frozen=True):
         return self.number, self.name, self.checksum
 
 
-def find_missing(migrations: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
+def find_missing(migrations: Sequence[Migration], applied_migrations: Mapping[int, str]) -> list[Migration]:
     """Returns the migrations that are not applied yet. Raises Changed for a database of a later or modified
     version."""
-    if applied.get(1) == FIRST_BEFORE_RELEASE:
+    if applied_migrations.get(1) == FIRST_BEFORE_RELEASE:
         raise Changed(BEFORE_RELEASE)
-    later = applied.keys() - {migration.number for migration in migrations}
+    later = applied_migrations.keys() - {migration.number for migration in migrations}
     if later:
         raise Changed(
             f"this database was brought to its present form ({max(later):04d}) by a later version of "
             "Windlass: start that version, or restore a backup from before into an empty database"
         )
     for migration in migrations:
-        if applied.get(migration.number, migration.checksum) != migration.checksum:
+        if applied_migrations.get(migration.number, migration.checksum) != migration.checksum:
             raise Changed(
                 f"the migration {migration.name} was changed after it had been applied to this database: "
                 "install an unaltered Windlass"
             )
-    return [migration for migration in migrations if migration.number not in applied]
+    return [migration for migration in migrations if migration.number not in applied_migrations]
 
 
-def in_form_of_release(applied: Mapping[int, str]) -> Mapping[int, str]:
+def in_form_of_release(applied_migrations: Mapping[int, str]) -> Mapping[int, str]:
     """Returns the applied migrations of a backup, with the numbers of this version.
 
     The migrations before 0.1.0 result in the same tables as the first migration of 0.1.0.
     """
     number, checksum = LAST_BEFORE_RELEASE
-    if max(applied, default=0) == number and applied[number] == checksum:
+    if max(applied_migrations, default=0) == number and applied_migrations[number] == checksum:
         return {first.number: first.checksum for first in migrations()[:1]}
-    return applied
+    return applied_migrations
 
 
 def newest() -> int:

@@ -138,9 +138,11 @@ class PostgresWriter(PostgresSession):
     """The session of a group of changes. Records whether the current change has written and must be rolled
     back on failure."""
 
-    def __init__(self, connection: asyncpg.Connection[Any], migrations: int, guard: KeyGuard | None) -> None:
+    def __init__(
+        self, connection: asyncpg.Connection[Any], migrations: int, key_guard: KeyGuard | None
+    ) -> None:
         super().__init__(connection)
-        self._migrations, self._guard = migrations, guard
+        self._migrations, self._guard = migrations, key_guard
         self.execute = connection.execute
         self.touched = False
         self._refusal: Exception | None = None
@@ -210,8 +212,8 @@ class PostgresStore(GroupCommit):
         )
         return cls(url, pool, clock, len(steps))
 
-    def guard_key(self, guard: KeyGuard) -> None:
-        self._guard = guard
+    def guard_key(self, key_guard: KeyGuard) -> None:
+        self._guard = key_guard
 
     async def problem(self) -> str:
         try:
@@ -338,7 +340,9 @@ class PostgresStore(GroupCommit):
             raise
 
 
-async def _take_turn(connection: asyncpg.Connection[Any], migrations: int, guard: KeyGuard | None) -> None:
+async def _take_turn(
+    connection: asyncpg.Connection[Any], migrations: int, key_guard: KeyGuard | None
+) -> None:
     """Begins a transaction with the writer lock, and disconnects a paused replica that has the lock.
 
     Raises Unavailable if the database has other migrations than `migrations`, or a sealing key that this
@@ -346,13 +350,13 @@ async def _take_turn(connection: asyncpg.Connection[Any], migrations: int, guard
     """
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         try:
-            await connection.execute(_BEGIN_GROUP.format(migrations, _key_check(guard)))
+            await connection.execute(_BEGIN_GROUP.format(migrations, _key_check(key_guard)))
         except asyncpg.DivisionByZeroError:
             await connection.execute("ROLLBACK")
-            if guard is None or await connection.fetchval(_APPLIED) != migrations:
+            if key_guard is None or await connection.fetchval(_APPLIED) != migrations:
                 # the message for the log, without the exception by which the mismatch was detected
                 raise Unavailable(OUTDATED_ADVICE) from None
-            await guard.adopt()
+            await key_guard.adopt()
         except asyncpg.LockNotAvailableError:
             if attempt == _MAX_ATTEMPTS:
                 raise
@@ -363,8 +367,8 @@ async def _take_turn(connection: asyncpg.Connection[Any], migrations: int, guard
     raise Unavailable(_OTHER_KEY)
 
 
-def _key_check(guard: KeyGuard | None) -> str:
-    return _PRESENT_KEY.format(*guard.present) if guard else "true"
+def _key_check(key_guard: KeyGuard | None) -> str:
+    return _PRESENT_KEY.format(*key_guard.present) if key_guard else "true"
 
 
 async def _end_paused_sessions(connection: asyncpg.Connection[Any]) -> None:

@@ -257,7 +257,7 @@ class SqliteStore(GroupCommit):
         if self._writer.in_transaction:
             self._writer.execute("ROLLBACK")
 
-    def guard_key(self, guard: KeyGuard) -> None:
+    def guard_key(self, key_guard: KeyGuard) -> None:
         """Does nothing. No other server uses this database, and this server rotates the key itself."""
 
     async def problem(self) -> str:
@@ -309,11 +309,11 @@ class SqliteStore(GroupCommit):
     async def row_sizes(self) -> dict[str, int]:
         return await in_thread(self._read_apart, lambda session: RowSizeTable(session).all())
 
-    def _read_apart(self, read: Callable[[SqliteSession], Coroutine[Any, Any, T]]) -> T:
+    def _read_apart(self, read_function: Callable[[SqliteSession], Coroutine[Any, Any, T]]) -> T:
         """Runs a long read in a thread with its own connection."""
         try:
             with contextlib.closing(self.snapshot()) as connection:
-                return _finish(read(SqliteSession(connection)))
+                return _finish(read_function(SqliteSession(connection)))
         except _UNAVAILABLE_ERRORS as error:
             raise _unreadable() from error
 

@@ -40,7 +40,7 @@ class Store(Protocol):
         """Runs a change, and returns its result when the change is durable."""
         ...
 
-    def guard_key(self, guard: KeyGuard) -> None:
+    def guard_key(self, key_guard: KeyGuard) -> None:
         """Sets a guard that refuses changes while this server seals with a former key. Needed if other
         servers can rotate the key."""
         ...

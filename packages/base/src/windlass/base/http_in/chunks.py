@@ -87,47 +87,47 @@ class Chunks:
                 break
         return (b"".join(payload) if self._plain else data[:at]), None
 
-    def _skip_data(self, at: int, size: int) -> int:
-        step = min(self._left, size - at)
+    def _skip_data(self, position: int, size: int) -> int:
+        step = min(self._left, size - position)
         self._left -= step
         if not self._left:
             self._phase = _AFTER_DATA
-        return at + step
+        return position + step
 
-    def _skip_line_end(self, data: bytes, at: int, size: int) -> int:
-        if not b"\r\n".startswith(data[at : at + 2]):
+    def _skip_line_end(self, data: bytes, position: int, size: int) -> int:
+        if not b"\r\n".startswith(data[position : position + 2]):
             raise Bad(400, "A chunk is longer than its declared size.")
-        if size - at < 2:
-            return at
+        if size - position < 2:
+            return position
         self._phase = _IN_SIZE
-        return at + 2
+        return position + 2
 
-    def _small_chunks(self, data: bytes, at: int, payload: list[bytes]) -> int:
+    def _small_chunks(self, data: bytes, position: int, payload: list[bytes]) -> int:
         """Skips all complete small chunks in one tight loop. A body may consist of small chunks only, while
         other clients wait."""
         while self._chunks_left > 0 and self._turn_left > 0:
-            end = data.find(b"\r\n", at, at + 5)
-            length = _SMALL_SIZES.get(data[at:end]) if end > at else None
+            end = data.find(b"\r\n", position, position + 5)
+            length = _SMALL_SIZES.get(data[position:end]) if end > position else None
             if length is None or data[end + 2 + length : end + 4 + length] != b"\r\n":
-                return at
+                return position
             if self._plain:
                 payload.append(data[end + 2 : end + 2 + length])
-            at = end + 4 + length
+            position = end + 4 + length
             self._chunks_left -= 1
             self._turn_left -= 1
-        return at
+        return position
 
-    def _read_size_line(self, data: bytes, at: int, size: int) -> int:
-        end = data.find(b"\r\n", at, at + _MAX_LINE_BYTES)
+    def _read_size_line(self, data: bytes, position: int, size: int) -> int:
+        end = data.find(b"\r\n", position, position + _MAX_LINE_BYTES)
         if end < 0:
-            if size - at >= _MAX_LINE_BYTES or b"\n" in data[at:]:
+            if size - position >= _MAX_LINE_BYTES or b"\n" in data[position:]:
                 raise Bad(400, "The size of a chunk is not given properly.")
-            return at
-        size_line = _SIZE_PATTERN.fullmatch(data, at, end)
+            return position
+        size_line = _SIZE_PATTERN.fullmatch(data, position, end)
         if not size_line:
             raise Bad(400, "The size of a chunk is not given properly.")
         self._left = int(size_line[1], 16)
-        self._excess = max(0, self._excess + end - at - _NORMAL_FRAMING_BYTES - 2 * self._left)
+        self._excess = max(0, self._excess + end - position - _NORMAL_FRAMING_BYTES - 2 * self._left)
         if self._excess > _MAX_EXCESS_BYTES:
             raise Bad(400, "The body is more framing than content.")
         if self._left:
@@ -140,17 +140,18 @@ class Chunks:
         self._phase = _IN_TRAILERS
         return end  # this line break may begin the trailers
 
-    def _read_trailers(self, data: bytes, at: int) -> int:
+    def _read_trailers(self, data: bytes, position: int) -> int:
         most = self._bounds.trailer_bytes
-        end = data.find(b"\r\n\r\n", at, at + most)
+        end = data.find(b"\r\n\r\n", position, position + most)
         if end < 0:
-            if len(data) - at >= most:
+            if len(data) - position >= most:
                 raise Bad(431, "The trailers of a body are too long.")
-            return at
-        if data.count(b"\r\n", at, end) > self._bounds.fields:
+            return position
+        if data.count(b"\r\n", position, end) > self._bounds.fields:
             raise Bad(431, f"There are more than {self._bounds.fields} trailers.")
-        if end > at and (
-            not FIELD_BLOCK.fullmatch(data, at, end) or _FORBIDDEN_TRAILERS_PATTERN.search(data, at, end)
+        if end > position and (
+            not FIELD_BLOCK.fullmatch(data, position, end)
+            or _FORBIDDEN_TRAILERS_PATTERN.search(data, position, end)
         ):
             raise Bad(400, "The trailers of the body are malformed.")
         return end + 4

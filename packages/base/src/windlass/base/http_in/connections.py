@@ -91,10 +91,10 @@ class ConnectionTable:
 
     # Members
 
-    def admit(self, member: OpenConnection) -> Admission:
+    def admit(self, connection: OpenConnection) -> Admission:
         if self._ticking is None:
             self.start()
-        network = member.network
+        network = connection.network
         most = self._max_connections_of(network)
         if self._by_network[network] >= most:
             free = self._close_one(network)
@@ -104,29 +104,29 @@ class ConnectionTable:
             self.refuse("503")
             if _is_far_above(self._by_network[network], most) or _is_far_above(len(self.members), self.limit):
                 return Admission.NONE
-        self._add(member)
+        self._add(connection)
         return Admission.FREE if free else Admission.FULL
 
-    def remove(self, member: OpenConnection) -> None:
+    def remove(self, connection: OpenConnection) -> None:
         """Removes a connection. Idempotent."""
-        if member in self.members:
-            self.members.discard(member)
-            self.sent(member)
-            network = member.network
+        if connection in self.members:
+            self.members.discard(connection)
+            self.sent(connection)
+            network = connection.network
             self._by_network[network] -= 1
             self._inside -= is_inside(network)
             if not self._by_network[network]:
                 del self._by_network[network]
 
-    def replace(self, member: OpenConnection, successor: OpenConnection) -> None:
+    def replace(self, connection: OpenConnection, successor: OpenConnection) -> None:
         """Replaces a connection by its successor, such as a websocket."""
-        self.remove(member)
+        self.remove(connection)
         self._add(successor)
 
-    def _add(self, member: OpenConnection) -> None:
-        self.members.add(member)
-        self._by_network[member.network] += 1
-        self._inside += is_inside(member.network)
+    def _add(self, connection: OpenConnection) -> None:
+        self.members.add(connection)
+        self._by_network[connection.network] += 1
+        self._inside += is_inside(connection.network)
 
     def _max_connections_of(self, network: str) -> int:
         half = max(1, self.limit // 2)
@@ -171,21 +171,21 @@ class ConnectionTable:
 
     # Unread bytes
 
-    def unsent(self, member: OpenConnection, size: int) -> None:
+    def unsent(self, connection: OpenConnection, size: int) -> None:
         """Records the number of bytes that a client has not read, or that wait in other buffers of its
         connection. Closes the longest waiting clients if the total is too high."""
-        if member not in self.members:
+        if connection not in self.members:
             return  # it is about to be closed
-        self._unsent_bytes += size - self._unsent.get(member, 0)
-        self._unsent[member] = size
+        self._unsent_bytes += size - self._unsent.get(connection, 0)
+        self._unsent[connection] = size
         while self._unsent_bytes > self.bounds.unsent_bytes:
             longest = next(iter(self._unsent))
             self.remove(longest)
             asyncio.get_running_loop().call_soon(longest.abort)  # its transport may be writing just now
             self.refuse("unread")
 
-    def sent(self, member: OpenConnection) -> None:
-        self._unsent_bytes -= self._unsent.pop(member, 0)
+    def sent(self, connection: OpenConnection) -> None:
+        self._unsent_bytes -= self._unsent.pop(connection, 0)
 
     # Refusals
 

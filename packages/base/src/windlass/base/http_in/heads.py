@@ -89,13 +89,13 @@ def check_single(name: bytes) -> None:
         raise Bad(400, f"The field {name.decode()} is there more than once.")
 
 
-def body_length(values: Values, old: bool) -> int:
+def body_length(values: Values, is_http_1_0: bool) -> int:
     """Returns the length of the body, or `CHUNKED_LENGTH`."""
     coding, length = values.get(b"transfer-encoding"), values.get(b"content-length")
     if coding is not None:
         if length is not None:
             raise Bad(400, "There are both Content-Length and Transfer-Encoding.")
-        if old:
+        if is_http_1_0:
             raise Bad(400, "HTTP/1.0 knows no Transfer-Encoding.")
         if coding.lower() != b"chunked":
             raise Bad(501, "The only Transfer-Encoding that is accepted is chunked.")
@@ -107,11 +107,11 @@ def body_length(values: Values, old: bool) -> int:
     return int(length)
 
 
-def named_host(values: Values, old: bool) -> bytes:
+def named_host(values: Values, is_http_1_0: bool) -> bytes:
     """Returns the host in lower case, without the port; empty if HTTP/1.0 omits it."""
     host = values.get(b"host")
     if host is None:
-        if old:
+        if is_http_1_0:
             return b""
         raise Bad(400, "The field Host is missing.")
     return host_of(host)
@@ -139,22 +139,24 @@ class RequestHead:
 
     __slots__ = ("close", "expects", "fields", "host", "length", "old", "raw", "upgrade")
 
-    def __init__(self, raw: bytes, old: bool, bounds: Bounds) -> None:
+    def __init__(self, raw: bytes, is_http_1_0: bool, bounds: Bounds) -> None:
         """Parses `raw`, which contains everything from the end of the first line to the end of the head."""
         block = raw[:-4]
         check_fields(block, bounds)
         self.raw = raw
-        self.old = old
+        self.old = is_http_1_0
         self.fields: list[tuple[bytes, bytes]] = []
         """The fields in their order, with names in lower case."""
         values = self._read(block)
-        self.length = body_length(values, old)
-        self.host = named_host(values, old)
+        self.length = body_length(values, is_http_1_0)
+        self.host = named_host(values, is_http_1_0)
         tokens = tokens_of(values[b"connection"]) if b"connection" in values else frozenset()
         check_connection(tokens)
-        self.close = old or b"close" in tokens
-        self.upgrade = values.get(b"upgrade", b"").lower() if b"upgrade" in tokens and not old else b""
-        self.expects = not old and values.get(b"expect", b"").lower() == b"100-continue"
+        self.close = is_http_1_0 or b"close" in tokens
+        self.upgrade = (
+            values.get(b"upgrade", b"").lower() if b"upgrade" in tokens and not is_http_1_0 else b""
+        )
+        self.expects = not is_http_1_0 and values.get(b"expect", b"").lower() == b"100-continue"
 
     def _read(self, block: bytes) -> Values:
         values: dict[bytes, bytes] = {}

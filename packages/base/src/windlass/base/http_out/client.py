@@ -53,9 +53,11 @@ _HEADERS: Final = {"User-Agent": f"Windlass/{VERSION}", "Accept-Encoding": "iden
 class HttpClient:
     """An HTTP session with its connection pool. It belongs to the event loop that creates it."""
 
-    def __init__(self, reach: Reach, resolve: Resolve, proxy: str, trust: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, allowed_addresses: Reach, resolve: Resolve, proxy: str, trust: ssl.SSLContext | None
+    ) -> None:
         # With a proxy, only the proxy's address is called, and the operator chose it.
-        guard = Guard(Reach(ALL_NETWORKS) if proxy else reach, resolve)
+        guard = Guard(Reach(ALL_NETWORKS) if proxy else allowed_addresses, resolve)
         self._proxied = bool(proxy)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -95,7 +97,7 @@ class HttpClient:
         await self._session.close()
 
     async def _send_once(
-        self, method: str, url: Url, body: bytes, headers: Mapping[str, str], began: float, limit: int
+        self, method: str, url: Url, body: bytes, headers: Mapping[str, str], started_at: float, limit: int
     ) -> HttpResult:
         used = _RequestState()
         try:
@@ -108,7 +110,7 @@ class HttpClient:
                 trace_request_ctx=used,
             ) as answer:
                 used.answered = True
-                return await _read(answer, began, limit)
+                return await _read(answer, started_at, limit)
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
             if used.before and not used.answered:
                 raise _ConnectionLost from error
@@ -129,8 +131,8 @@ class HttpClient:
 class Guard(AbstractResolver):
     """Checks each address before a socket connects to it."""
 
-    def __init__(self, reach: Reach, resolve: Resolve) -> None:
-        self._reach = reach
+    def __init__(self, allowed_addresses: Reach, resolve: Resolve) -> None:
+        self._reach = allowed_addresses
         self._resolve = resolve
 
     def opened(self, wanted: Any) -> socket.socket:
@@ -189,12 +191,16 @@ def _trace_reuse() -> aiohttp.TraceConfig:
     return tracing
 
 
-async def _read(answer: aiohttp.ClientResponse, began: float, limit: int) -> HttpResult:
+async def _read(answer: aiohttp.ClientResponse, started_at: float, limit: int) -> HttpResult:
     body = await _read_beginning(answer.content, limit + 1)
     if cut := len(body) > limit:
         _close_abruptly(answer)
     return HttpResult(
-        answer.status, _decoded_headers(answer), body[:limit], cut, round((time.monotonic() - began) * 1000)
+        answer.status,
+        _decoded_headers(answer),
+        body[:limit],
+        cut,
+        round((time.monotonic() - started_at) * 1000),
     )
 
 

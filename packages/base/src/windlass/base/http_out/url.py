@@ -56,15 +56,15 @@ def parse_url(url: str) -> Url:
     )
 
 
-def check_url(url: Url, reach: Reach, *, named_elsewhere: bool) -> None:
+def check_url(url: Url, allowed_addresses: Reach, *, named_elsewhere: bool) -> None:
     """Refuses a URL that cannot be allowed, before its host name is resolved.
 
     `named_elsewhere`: whether a proxy resolves host names.
     """
     if not isinstance(url.host, str):
-        if not reach.admits(url.host):
+        if not allowed_addresses.admits(url.host):
             raise AddressRefused(f"{url.host} is not a public address. {_ALLOW_ADVICE}")
-    elif named_elsewhere and _is_loopback(url.host) and not any(map(reach.admits, _LOOPBACK)):
+    elif named_elsewhere and _is_loopback(url.host) and not any(map(allowed_addresses.admits, _LOOPBACK)):
         raise no_public_address(url.host)
 
 
@@ -72,14 +72,16 @@ def no_public_address(name: str) -> AddressRefused:
     return AddressRefused(f"{name} has no public address. {_ALLOW_ADVICE}")
 
 
-def _build_url(scheme: str, name: str | Address, port: str | None, rest: str) -> Url:
+def _build_url(scheme: str, name: str | Address, port: str | None, path_and_query: str) -> Url:
     number = int(port) if port else _DEFAULT_PORTS[scheme]
     if not 0 < number < 65_536:
         raise AddressRefused("The URL names a port that does not exist.")
     shown = name if isinstance(name, str) else f"[{name}]" if name.version == 6 else str(name)
     if number != _DEFAULT_PORTS[scheme]:
         shown = f"{shown}:{number}"
-    path = quote(rest if rest.startswith("/") else f"/{rest}", safe=_SENT_AS_IT_IS)
+    path = quote(
+        path_and_query if path_and_query.startswith("/") else f"/{path_and_query}", safe=_SENT_AS_IT_IS
+    )
     return Url(f"{scheme}://{shown}{path}", name, shown)
 
 

@@ -183,11 +183,13 @@ def move_root(path: str) -> None:
     os.chdir("/")
 
 
-def set_attributes(mount: int | str, attributes: int, *, private: bool = False, below: bool = True) -> None:
-    """Sets the attributes of a mount and, with `below`, of all mounts below it."""
+def set_attributes(
+    mount: int | str, attributes: int, *, private: bool = False, is_recursive: bool = True
+) -> None:
+    """Sets the attributes of a mount and, with `is_recursive`, of all mounts below it."""
     attr = (ctypes.c_uint64 * 4)(attributes, 0, MS_PRIVATE if private else 0, 0)
     at, path = (mount, b"") if isinstance(mount, int) else (_AT_FDCWD, os.fsencode(mount))
-    flags = (_AT_RECURSIVE if below else 0) | (_AT_EMPTY_PATH if isinstance(mount, int) else 0)
+    flags = (_AT_RECURSIVE if is_recursive else 0) | (_AT_EMPTY_PATH if isinstance(mount, int) else 0)
     size = ctypes.c_size_t(ctypes.sizeof(attr))
     if syscall(_MOUNT_SETATTR, at, path, ctypes.c_uint(flags), attr, size):
         raise_failure("mount_setattr")

@@ -101,18 +101,19 @@ class MissingPart(Struct, frozen=True):
     advice: str
 
 
-def findings(first: int, last: int) -> Findings:
-    """Returns the isolation features that the kernel supports. `first` and `last` limit the service users.
+def findings(first_uid: int, last_uid: int) -> Findings:
+    """Returns the isolation features that the kernel supports. `first_uid` and `last_uid` limit the service
+    users.
 
     Probes the kernel once, since the result does not change while this process runs.
     """
     with _PROBE_LOCK:
-        return _probe_features(first, last)
+        return _probe_features(first_uid, last_uid)
 
 
 @cache
-def _probe_features(first: int, last: int) -> Findings:
-    command = program("probe", first, str(last))
+def _probe_features(first_uid: int, last_uid: int) -> Findings:
+    command = program("probe", first_uid, str(last_uid))
     done = subprocess.run(command, env={}, cwd="/", capture_output=True, timeout=_TIMEOUT, check=True)
     findings: Findings = json.loads(done.stdout)
     return findings
@@ -336,22 +337,22 @@ def _max_processes(findings: Findings) -> int:
     return min(MAX_PROCESSES, user_limits.share_of_processes()) if findings["identity"] != "none" else 0
 
 
-def _feature_advice(part: str, reason: str, findings: Findings) -> str:
+def _feature_advice(feature: str, reason: str, findings: Findings) -> str:
     """Returns advice for the operator to enable a missing isolation feature."""
     if reason in _ADVICE_BY_REASON:
         return _ADVICE_BY_REASON[reason]
-    needs_identity = part in ("mounts", "processes", "network")
+    needs_identity = feature in ("mounts", "processes", "network")
     return (
         _ADVICE_ORDER_HINT
         if needs_identity and findings["identity"] == "none"
-        else _MEANING_OF_STEPS[part][1]
+        else _MEANING_OF_STEPS[feature][1]
     )
 
 
-def _missing_feature_consequence(part: str, findings: Findings) -> str:
+def _missing_feature_consequence(feature: str, findings: Findings) -> str:
     """Returns the consequence of a missing isolation feature on a machine with these findings."""
     rules, user = findings["landlock"], "the user of Windlass" if os.geteuid() else "root"
-    match part:
+    match feature:
         case "identity":
             signals = "" if rules >= SCOPES_SINCE else ", and can end Windlass and other services"
             return f"it runs as {user}{signals}"
@@ -387,15 +388,15 @@ def _own_programs() -> tuple[str, ...]:
     )
 
 
-def programs(path: str, ours: Iterable[Path]) -> Iterable[str]:
+def programs(path: str, own_paths: Iterable[Path]) -> Iterable[str]:
     """Yields the folders that programs in an operator's PATH need, except the system's folders.
 
-    These are the folders of the programs and of their installations. Skips folders below `ours`, because
+    These are the folders of the programs and of their installations. Skips folders below `own_paths`, because
     build steps could have created links there.
     """
-    ours = tuple(ours)
+    own_paths = tuple(own_paths)
     for folder in dict.fromkeys(path.split(os.pathsep)):
-        if not folder.startswith("/") or any(Path(folder).is_relative_to(own) for own in ours):
+        if not folder.startswith("/") or any(Path(folder).is_relative_to(own) for own in own_paths):
             continue
         # A PATH that is inherited, for example from root, may contain folders that this user may not enter.
         if not folder.startswith(_SYSTEM_FOLDERS) and os.access(folder, os.X_OK):

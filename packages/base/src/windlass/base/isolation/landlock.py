@@ -97,18 +97,19 @@ def restrict(ruleset: int) -> None:
         calls.raise_failure("landlock_restrict_self")
 
 
-def paths_without_hidden(hidden: Iterable[str], paths: Iterable[str]) -> Iterator[str]:
-    """Yields paths that together cover everything below `paths` except `hidden`, as rules can only allow."""
-    hidden = list(hidden)
+def paths_without_hidden(hidden_paths: Iterable[str], paths: Iterable[str]) -> Iterator[str]:
+    """Yields paths that together cover everything below `paths` except `hidden_paths`, as rules can only
+    allow."""
+    hidden_paths = list(hidden_paths)
     for path in paths:
-        if path in hidden or os.path.islink(path):  # noqa: PTH114
+        if path in hidden_paths or os.path.islink(path):  # noqa: PTH114
             continue
         below = path.rstrip("/") + "/"
-        if any(folder.startswith(below) for folder in hidden):
+        if any(folder.startswith(below) for folder in hidden_paths):
             try:
                 names = os.listdir(path)  # noqa: PTH208 (names, not paths)
             except PermissionError:
                 continue
-            yield from paths_without_hidden(hidden, [below + name for name in names])
+            yield from paths_without_hidden(hidden_paths, [below + name for name in names])
         else:
             yield path

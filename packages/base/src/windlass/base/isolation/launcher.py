@@ -116,12 +116,12 @@ def _receive_request(channel: socket.socket) -> tuple[bytes, list[int]]:
     return word, _passed_descriptors(ancillary)
 
 
-def _exit_after_fork(after: Sequence[str]) -> NoReturn:
+def _exit_after_fork(exit_program: Sequence[str]) -> NoReturn:
     """Exits. First forks the process that stays behind.
 
     The server may wait for the launcher to exit, but must not wait for the process that stays behind.
     """
-    if not after or os.fork():
+    if not exit_program or os.fork():
         os._exit(0)
 
     def stay() -> None:
@@ -129,7 +129,7 @@ def _exit_after_fork(after: Sequence[str]) -> NoReturn:
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for stream in range(3):  # otherwise this process would keep the server's log open
             os.dup2(null, stream)
-        importlib.import_module(after[0]).main(*after[1:])
+        importlib.import_module(exit_program[0]).main(*exit_program[1:])
 
     calls.run_to_exit(stay, lambda error: None, 1)
 
@@ -271,14 +271,14 @@ def _run_program(
     cell_entry.give_up(request["command"], error)
 
 
-def _run_holder(file: str, held: CellNetwork, go: int, answer: int) -> NoReturn:
+def _run_holder(file: str, cell_network: CellNetwork, go: int, answer: int) -> NoReturn:
     calls.prctl(calls.PR_SET_DUMPABLE, 1)  # other processes join its namespaces through its files in /proc
-    routes = network.enter(held) if held["kind"] != "exit" else None
+    routes = network.enter(cell_network) if cell_network["kind"] != "exit" else None
     os.setsid()
     _send_report(answer, {"pid": os.getpid(), "ready": True})
     if os.read(go, len(GO_MESSAGE)) != GO_MESSAGE:
         os._exit(NEVER_STARTED)
-    namespace_holder.hold(file, held, routes)
+    namespace_holder.hold(file, cell_network, routes)
 
 
 def _send_report(answer: int, report: LaunchAnswer) -> None:

@@ -93,13 +93,13 @@ def program(module: str, number: int, *more: str) -> list[str]:
 class Launcher:
     """Starts programs through the launcher. Not thread-safe."""
 
-    def __init__(self, oom_score: int, after: Sequence[str] = ()) -> None:
+    def __init__(self, oom_score: int, exit_program: Sequence[str] = ()) -> None:
         """Receives the settings of the launcher process.
 
-        `oom_score`: the OOM score of all started processes; see `base/oom_score.py`. `after`: a module and
-        the arguments of its `main`, which runs after this server has ended.
+        `oom_score`: the OOM score of all started processes; see `base/oom_score.py`. `exit_program`: a module
+        and the arguments of its `main`, which runs after this server has ended.
         """
-        self._oom_score, self._after = oom_score, after
+        self._oom_score, self._after = oom_score, exit_program
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -85,7 +85,7 @@ def arrange(cell: Cell) -> None:
     if "network" in cell and covers:
         _mount_resolver_files(cell["network"], hosts, covers[0])
     for path in covers:
-        calls.set_attributes(path, calls.MOUNT_ATTR_RDONLY, below=False)
+        calls.set_attributes(path, calls.MOUNT_ATTR_RDONLY, is_recursive=False)
 
 
 def sees_machine(cell: Cell) -> bool:
@@ -187,12 +187,12 @@ def _mount_points(cell: Cell) -> list[_MountPoint]:
     return sorted(places, key=lambda place: (place.path.count("/"), bool(place.source), place.path))
 
 
-def _passes_through_link(path: str, ours: Iterable[str]) -> bool:
+def _passes_through_link(path: str, own_paths: Iterable[str]) -> bool:
     """Returns whether a path passes through a link in one of our own folders.
 
     Such links are not followed, because a program may have created them to access their target.
     """
-    return _is_below(path, ours) and os.path.realpath(path) != path
+    return _is_below(path, own_paths) and os.path.realpath(path) != path
 
 
 def _closed_folders(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[str]:
@@ -210,32 +210,32 @@ def _closed_folders(paths: Iterable[str], bounds: tuple[str, ...]) -> Iterator[s
                 break
 
 
-def _mount_point(place: _MountPoint, copies: dict[_MountPoint, int], memory: int) -> bool:
+def _mount_point(mount_point: _MountPoint, copies: dict[_MountPoint, int], memory: int) -> bool:
     """Mounts one place. Returns whether it is a cover, which must be made read-only at the end.
 
     `memory`: the size in bytes of a writable folder in memory.
     """
-    if not place.source:
-        if not _is_folder(place.path):
-            if not _is_below(place.path, (*PRIVATE_FOLDERS, DEVICE_FOLDER)):
+    if not mount_point.source:
+        if not _is_folder(mount_point.path):
+            if not _is_below(mount_point.path, (*PRIVATE_FOLDERS, DEVICE_FOLDER)):
                 return False  # a cover of a parent folder hides it already
-            _make_mount_point(place.path, is_folder=True)  # its parent folder is writable
-        if place.path == MESSAGE_QUEUES:
-            calls.mount("mqueue", place.path, _PLAIN_FLAGS | calls.MS_NOEXEC)
+            _make_mount_point(mount_point.path, is_folder=True)  # its parent folder is writable
+        if mount_point.path == MESSAGE_QUEUES:
+            calls.mount("mqueue", mount_point.path, _PLAIN_FLAGS | calls.MS_NOEXEC)
         else:
-            calls.mount("tmpfs", place.path, _PLAIN_FLAGS, _tmpfs_options(place, memory))
-        return place.kind == "cover"
-    copy = copies[place]
-    if not os.path.exists(place.path):  # noqa: PTH110 (this runs at every start)
-        _make_mount_point(place.path, is_folder=stat.S_ISDIR(os.fstat(copy).st_mode))
-    calls.set_attributes(copy, _ATTRIBUTES_BY_KIND[place.kind])
-    calls.mount_at(copy, place.path)
+            calls.mount("tmpfs", mount_point.path, _PLAIN_FLAGS, _tmpfs_options(mount_point, memory))
+        return mount_point.kind == "cover"
+    copy = copies[mount_point]
+    if not os.path.exists(mount_point.path):  # noqa: PTH110 (this runs at every start)
+        _make_mount_point(mount_point.path, is_folder=stat.S_ISDIR(os.fstat(copy).st_mode))
+    calls.set_attributes(copy, _ATTRIBUTES_BY_KIND[mount_point.kind])
+    calls.mount_at(copy, mount_point.path)
     os.close(copy)
     return False
 
 
-def _tmpfs_options(place: _MountPoint, memory: int) -> str:
-    if place.kind == "cover":
+def _tmpfs_options(mount_point: _MountPoint, memory: int) -> str:
+    if mount_point.kind == "cover":
         return "mode=755"
     # The number of files is limited as well, because each file uses memory of the kernel.
     return f"mode=1777,size={memory},nr_inodes={memory >> 12}" if memory else "mode=1777"

@@ -46,7 +46,7 @@ _RESTART_PAUSES: Final = (0.5, 30.0)
 """The shortest and the longest pause before pasta is restarted, in seconds."""
 
 
-def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
+def hold(file: str, cell_network: CellNetwork, routes: Netlink | None) -> NoReturn:
     """Holds the network namespace of this process open. The parent is the server, in the machine's network.
 
     `routes`: see `network.enter`.
@@ -57,11 +57,11 @@ def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
         os.dup2(null, stream)
     socket_server, kept = None, []
     if routes is not None:  # done before the server continues and starts pasta
-        network.guard_own_addresses(held, routes.own_networks())
-        socket_server = SocketServer(held["socket_server"])
+        network.guard_own_addresses(cell_network, routes.own_networks())
+        socket_server = SocketServer(cell_network["socket_server"])
         kept += [routes.fileno(), socket_server.fileno()]
     _lower_oom_score()
-    is_trunk = held["kind"] == "trunk"
+    is_trunk = cell_network["kind"] == "trunk"
     machine = None
     if is_trunk and routes is None:
         machine = os.open(f"/proc/{os.getppid()}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
@@ -70,16 +70,16 @@ def hold(file: str, held: CellNetwork, routes: Netlink | None) -> NoReturn:
     calls.bound_capabilities(rights)
     calls.keep_capabilities(rights)
     calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
-    if held["kind"] != "exit":
+    if cell_network["kind"] != "exit":
         # Last, because the server then continues and sends requests to the socket server, which can open only
         # namespaces of processes that have no more rights than itself.
         _close_other_files(*kept)
-    if held["kind"] == "exit":
-        _run_pasta(file, held)
+    if cell_network["kind"] == "exit":
+        _run_pasta(file, cell_network)
     elif routes is not None and socket_server is not None:
-        _serve_sockets(file, held, routes, socket_server)
+        _serve_sockets(file, cell_network, routes, socket_server)
     else:
-        _sleep_while_needed(file, held, machine)
+        _sleep_while_needed(file, cell_network, machine)
     os._exit(0)
 
 
@@ -158,12 +158,12 @@ def _read_holder_file(file: str) -> dict[str, Any]:
     return {}
 
 
-def _sleep_while_needed(file: str, held: CellNetwork, machine: int | None) -> None:
+def _sleep_while_needed(file: str, cell_network: CellNetwork, machine: int | None) -> None:
     """Sleeps while the network is needed. A trunk then removes its interface and rules from `machine`."""
     interface = "" if machine is None else network.interface_of_trunk()
-    while _is_needed(file, held):
+    while _is_needed(file, cell_network):
         if machine is not None:
-            held = _follow_rules(file, held, machine)
+            cell_network = _follow_rules(file, cell_network, machine)
         time.sleep(CHECK_INTERVAL)
     if machine is not None:
         with network.inside(machine):
@@ -196,13 +196,13 @@ def _close_own_addresses(trunk: CellNetwork, routes: Netlink) -> bool:
     return True
 
 
-def _run_pasta(file: str, held: CellNetwork) -> None:
+def _run_pasta(file: str, cell_network: CellNetwork) -> None:
     """Runs pasta until the trunk ends, and restarts it when it ends.
 
     Closes the server's descriptors when pasta has created its interface, because the server waits for that.
     """
-    holder = NamespaceHolder.read(held["outer"])
-    pasta = _start_pasta(held["program"], holder.pid)
+    holder = NamespaceHolder.read(cell_network["outer"])
+    pasta = _start_pasta(cell_network["program"], holder.pid)
     until = time.monotonic() + _PASTA_START_TIMEOUT
     while not has_pasta_interface(holder.pid) and not _has_ended(pasta) and time.monotonic() < until:
         time.sleep(_SHORT_CHECK_INTERVAL)
@@ -213,7 +213,7 @@ def _run_pasta(file: str, held: CellNetwork) -> None:
     pause, began = _RESTART_PAUSES[0], time.monotonic()
     while not _wait_for_any([trunk], 0):
         with suppress(OSError):  # the machine has no files or processes left: try again later
-            pasta = pasta or _start_pasta(held["program"], holder.pid)
+            pasta = pasta or _start_pasta(cell_network["program"], holder.pid)
             if not _wait_for_pasta(pasta, file, trunk):
                 break
             pasta = 0
@@ -261,9 +261,9 @@ def _wait_for_pasta(pasta: int, file: str, trunk: int) -> bool:
     return False
 
 
-def _wait_for_any(ends: list[int], seconds: float) -> set[int]:
+def _wait_for_any(pipe_ends: list[int], seconds: float) -> set[int]:
     """Waits until at least one of these processes has ended. Returns the ended processes' pidfds."""
     waiting = select.poll()
-    for each in ends:
+    for each in pipe_ends:
         waiting.register(each, select.POLLIN)
     return {each for each, _ in waiting.poll(seconds * 1000)}

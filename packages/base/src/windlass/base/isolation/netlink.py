@@ -206,10 +206,12 @@ class Netlink:
             size, _ = struct.unpack_from("=HH", body, 4)  # the first attribute is the name
             yield body[8 : 3 + size].decode()
 
-    def _add_route(self, target: str, prefix: int, table: int, scope: int, kind: int, rest: bytes) -> None:
+    def _add_route(
+        self, target: str, prefix: int, table: int, scope: int, kind: int, attributes: bytes
+    ) -> None:
         head = struct.pack("=BBBBBBBBI", socket.AF_INET, prefix, 0, 0, table, _BOOT, scope, kind, 0)
         to = _attribute(1, socket.inet_aton(target)) if prefix else b""
-        self.ask(_NEW_ROUTE, _CREATE | _REPLACE, head + to + rest)
+        self.ask(_NEW_ROUTE, _CREATE | _REPLACE, head + to + attributes)
 
 
 def _local_network(route: bytes) -> str | None:

@@ -134,10 +134,10 @@ def resolvers() -> list[str]:
     return []
 
 
-def _address_of_trunk(number: int, last: int) -> str:
+def _address_of_trunk(number: int, last_address: int) -> str:
     """Returns an address in a trunk's range: 0 is the machine, 1 is the trunk. Organizations use the
     addresses from 128, so that the gateway and the API can distinguish them."""
-    return _add_offset("198.19.0.0", number << 8 | last)
+    return _add_offset("198.19.0.0", number << 8 | last_address)
 
 
 class ConnectionLimits(NamedTuple):
@@ -572,13 +572,13 @@ def _write_instance_table() -> None:
     netlink.write_table("windlass", {"output": output}, closed=["output"], is_first=True)
 
 
-def _claim(numbers: range, make: Callable[[int], object], *, first: int | None = None) -> int:
-    """Returns a free number. Claims it by calling `make`, which the kernel refuses for a number in use."""
+def _claim(numbers: range, create: Callable[[int], object], *, first: int | None = None) -> int:
+    """Returns a free number. Claims it by calling `create`, which the kernel refuses for a number in use."""
     first = int.from_bytes(os.urandom(4), "big") if first is None else first
     for step in range(len(numbers)):
         number = numbers[(first + step) % len(numbers)]
         with suppress(FileExistsError):
-            make(number)
+            create(number)
             return number
     raise OSError("no network is left")
 

@@ -73,30 +73,30 @@ def _find_private_settings(_: int) -> tuple[str, ...]:
     return tuple(path for folder in SETTINGS for path in _find_private(folder, _DEPTH_OF_SETTINGS, left))
 
 
-def private_programs(hidden: Iterable[str]) -> list[str]:
+def private_programs(hidden_paths: Iterable[str]) -> list[str]:
     """Returns the paths below `/usr` and the like that this user may read or write and others may not.
 
-    Cells can see these files, unless they are in `hidden`. Takes seconds.
+    Cells can see these files, unless they are in `hidden_paths`. Takes seconds.
     """
-    hidden = {*hidden}
+    hidden_paths = {*hidden_paths}
     left = iter(range(_MAX_PROGRAMS))
     folders = [folder for folder in PROGRAM_FOLDERS if folder != _NIX_STORE and not os.path.islink(folder)]  # noqa: PTH114
     found = (path for folder in folders for path in _find_private(folder, _DEPTH_OF_PROGRAMS, left))
     copied = tuple(f"{folder}/" for folder in SETTINGS)
-    return [path for path in found if path not in hidden and not f"{path}/".startswith(copied)]
+    return [path for path in found if path not in hidden_paths and not f"{path}/".startswith(copied)]
 
 
-def _find_private(folder: str, depth: int, left: Iterator[int]) -> Iterator[str]:
+def _find_private(folder: str, depth: int, remaining_tries: Iterator[int]) -> Iterator[str]:
     """Yields the paths below a folder that this user may read or write and other users may not.
 
-    `left`: an iterator with an item for each file that may still be checked.
+    `remaining_tries`: an iterator with an item for each file that may still be checked.
     """
     try:
         entries = [*os.scandir(folder)]
     except OSError:
         return
     for entry in entries:
-        if next(left, None) is None:
+        if next(remaining_tries, None) is None:
             continue
         try:
             mode = entry.stat(follow_symlinks=False).st_mode
@@ -107,7 +107,7 @@ def _find_private(folder: str, depth: int, left: Iterator[int]) -> Iterator[str]
                 if os.access(entry.path, os.X_OK):
                     yield entry.path
             elif depth > 1:
-                yield from _find_private(entry.path, depth - 1, left)
+                yield from _find_private(entry.path, depth - 1, remaining_tries)
         elif not stat.S_ISLNK(mode) and _is_for_us_alone(entry.path, mode):
             yield entry.path
 

@@ -33,12 +33,12 @@ class Findings(TypedDict):
     """The missing isolation features, each with the reason."""
 
 
-def main(uid: int, last: str) -> None:
-    sys.stdout.write(json.dumps(try_all(uid, int(last))))
+def main(uid: int, last_uid: str) -> None:
+    sys.stdout.write(json.dumps(try_all(uid, int(last_uid))))
 
 
-def try_all(uid: int, last: int) -> Findings:
-    """Tries all isolation features. `uid` and `last`: the range of service users."""
+def try_all(uid: int, last_uid: int) -> Findings:
+    """Tries all isolation features. `uid` and `last_uid`: the range of service users."""
     why: dict[str, str] = {}
     version = landlock.version() if calls.known_machine() else 0
     if not version:
@@ -47,7 +47,8 @@ def try_all(uid: int, last: int) -> Findings:
     if not calls.known_machine():
         why["identity"] = f"not supported on this processor architecture ({os.uname().machine})"
     elif not os.geteuid() and not (
-        why_not := _why_no_users(uid, last) or _why_no_cell(_probe_cell("user", uid, version, mounts=True))
+        why_not := _why_no_users(uid, last_uid)
+        or _why_no_cell(_probe_cell("user", uid, version, mounts=True))
     ):
         identity = "user"
     elif why_there := _why_no_cell(_probe_cell("namespace", uid, version)):
@@ -86,7 +87,7 @@ def try_all(uid: int, last: int) -> Findings:
     )
 
 
-def _why_no_users(first: int, last: int) -> str:
+def _why_no_users(first_uid: int, last_uid: int) -> str:
     """Returns why root cannot give services their own users; empty if it can."""
     status = dict(line.split(":", 1) for line in _read("/proc/self/status").splitlines() if ":" in line)
     has = int(status["CapEff"], 16)
@@ -94,7 +95,7 @@ def _why_no_users(first: int, last: int) -> str:
         return f"root lacks the capabilities {', '.join(missing)}"
     for name in ("uid_map", "gid_map"):
         ranges = [[int(word) for word in line.split()] for line in _read(f"/proc/self/{name}").splitlines()]
-        for uid in (first, last):
+        for uid in (first_uid, last_uid):
             if not any(start <= uid < start + count for start, _, count in ranges):
                 return (
                     f"the user {uid} does not exist in this container: set isolation_users to a range that "

@@ -66,7 +66,7 @@ class Users:
         numbers = _read(self._file) if self._file.exists() else {}
         return {name: number for name, number in numbers.items() if name != _LAST_ID_KEY}
 
-    def merge(self, added: Mapping[str, int]) -> None:
+    def merge(self, added_counts: Mapping[str, int]) -> None:
         """Adds assignments from elsewhere, for example from a backup.
 
         If a user id already belongs to another service, that service keeps it, and the added service gets
@@ -75,7 +75,7 @@ class Users:
         with self._lock_assignments() as file:
             numbers = _read(file)
             taken = set(numbers.values())
-            for name, number in added.items():
+            for name, number in added_counts.items():
                 if number not in taken:
                     numbers[name if name not in numbers else f"{name} {number}"] = number
                     taken.add(number)

@@ -38,8 +38,12 @@ class Segment(Struct, frozen=True):
     """The times of the previous segment."""
 
 
-def name_of(base: int, before: Times | None) -> str:
-    return f"{base:012x}.jsonl" if before is None else f"{base:012x}.{before[0]}.{before[1]}.jsonl"
+def name_of(base: int, previous_times: Times | None) -> str:
+    return (
+        f"{base:012x}.jsonl"
+        if previous_times is None
+        else f"{base:012x}.{previous_times[0]}.{previous_times[1]}.jsonl"
+    )
 
 
 def segments_of(folder: str) -> list[Segment]:
@@ -87,25 +91,26 @@ class OpenFile:
             os.close(self._fd)
 
 
-def last_line_end(fd: int, end: int) -> int:
-    """Returns the position after the last complete line before `end`."""
+def last_line_end(fd: int, end_position: int) -> int:
+    """Returns the position after the last complete line before `end_position`."""
     step = 1
-    while end > 0:
-        start = max(0, end - step)
-        position = os.pread(fd, end - start, start).rfind(b"\n")
+    while end_position > 0:
+        start = max(0, end_position - step)
+        position = os.pread(fd, end_position - start, start).rfind(b"\n")
         if position >= 0:
             return start + position + 1
-        end, step = start, BLOCK_BYTES
+        end_position, step = start, BLOCK_BYTES
     return 0
 
 
-def backwards(fd: int, end: int) -> Iterator[bytes]:
-    """Yields the lines before the line end `end` in chunks of complete lines, the last chunk first."""
+def backwards(fd: int, end_position: int) -> Iterator[bytes]:
+    """Yields the lines before the line end `end_position` in chunks of complete lines, the last chunk
+    first."""
     rest: list[bytes] = []  # pieces of a line whose beginning was not read yet, the last piece first
-    while end > 0:
-        start = max(0, end - BLOCK_BYTES)
-        block = os.pread(fd, end - start, start)
-        end = start
+    while end_position > 0:
+        start = max(0, end_position - BLOCK_BYTES)
+        block = os.pread(fd, end_position - start, start)
+        end_position = start
         cut = block.find(b"\n") + 1 if start else 0
         if start and not cut:
             rest.append(block)
@@ -128,10 +133,10 @@ def forwards(fd: int, start: int) -> bytes:
     return b""
 
 
-def times_of(fd: int, end: int) -> Times | None:
-    """Returns the minimum and the maximum time of the lines before `end`."""
+def times_of(fd: int, end_position: int) -> Times | None:
+    """Returns the minimum and the maximum time of the lines before `end_position`."""
     stamps_seen: list[bytes] = []
-    for chunk in backwards(fd, end):
+    for chunk in backwards(fd, end_position):
         stamps = [time_of(line) for line in split(chunk) if line.startswith(LINE_BEGIN)]
         stamps_seen += (min(stamps), max(stamps)) if stamps else ()
     return (instant(min(stamps_seen).decode()), instant(max(stamps_seen).decode())) if stamps_seen else None
@@ -146,19 +151,20 @@ def end_of(folder: str) -> int:
     return 0
 
 
-def last(folder: str, limit: int, line_filter: LineFilter, before: int | None = None) -> list[bytes]:
-    """Returns the last `limit` lines that match a filter, the oldest first. `before`: the end position."""
+def last(folder: str, limit: int, line_filter: LineFilter, end_position: int | None = None) -> list[bytes]:
+    """Returns the last `limit` lines that match a filter, the oldest first. `end_position`: the end
+    position."""
     pieces: list[list[bytes]] = []
     if limit <= 0:
         return []
-    for segment, spans in _newest_first(folder, before):
+    for segment, spans in _newest_first(folder, end_position):
         if spans is not None and not line_filter.may_take(*spans):
             continue
         with OpenFile(segment.path) as fd:
             if fd is None:
                 break  # this segment was removed, and so were all older segments
             size = os.fstat(fd).st_size
-            end = size if before is None else min(size, before - segment.base)
+            end = size if end_position is None else min(size, end_position - segment.base)
             for chunk in backwards(fd, last_line_end(fd, end)):
                 lines = line_filter.last(chunk, limit)
                 pieces.append(lines)
@@ -168,15 +174,15 @@ def last(folder: str, limit: int, line_filter: LineFilter, before: int | None = 
     return _join(pieces)
 
 
-def _join(pieces: list[list[bytes]]) -> list[bytes]:
-    return [line for lines in reversed(pieces) for line in lines]
+def _join(chunks: list[list[bytes]]) -> list[bytes]:
+    return [line for lines in reversed(chunks) for line in lines]
 
 
-def _newest_first(folder: str, before: int | None) -> Iterator[tuple[Segment, Times | None]]:
+def _newest_first(folder: str, end_position: int | None) -> Iterator[tuple[Segment, Times | None]]:
     """Yields segments with their times, the newest first. The times of the last segment are None."""
     newer: Segment | None = None
     for segment in reversed(segments_of(folder)):
-        if before is None or segment.base < before:
+        if end_position is None or segment.base < end_position:
             yield segment, newer.before if newer else None
         newer = segment
 
@@ -189,27 +195,27 @@ class FollowStep(Struct, frozen=True):
     gone: bool = False
 
 
-def read_on(folder: str, place: int) -> FollowStep:
+def read_on(folder: str, position: int) -> FollowStep:
     """Returns the lines at a position, if there are any. Never repeats a line, and reports each gap."""
     gone = False
-    for segment in _segments_from(folder, place):
-        if segment.base > place:
+    for segment in _segments_from(folder, position):
+        if segment.base > position:
             # Only lines before the first segment can be missing, because segments follow without gaps.
-            place, gone = segment.base, True
+            position, gone = segment.base, True
         with OpenFile(segment.path) as fd:
             if fd is None:
-                return read_on(folder, place)
-            if not _is_between_lines(fd, place - segment.base):
+                return read_on(folder, position)
+            if not _is_between_lines(fd, position - segment.base):
                 return _restart(folder)
-            chunk = forwards(fd, place - segment.base)
+            chunk = forwards(fd, position - segment.base)
         if chunk:
-            return FollowStep(chunk, place + len(chunk), gone)
-    return FollowStep(b"", place, gone)
+            return FollowStep(chunk, position + len(chunk), gone)
+    return FollowStep(b"", position, gone)
 
 
-def _segments_from(folder: str, place: int) -> list[Segment]:
+def _segments_from(folder: str, position: int) -> list[Segment]:
     segments = segments_of(folder)
-    at = next((number for number in reversed(range(len(segments))) if segments[number].base <= place), 0)
+    at = next((number for number in reversed(range(len(segments))) if segments[number].base <= position), 0)
     return segments[at:]
 
 

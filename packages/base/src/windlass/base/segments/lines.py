@@ -72,8 +72,8 @@ def new_prefix() -> str:
     return f"{text[:8]}-{text[8:12]}-8{text[12:15]}-{'89ab'[int(text[15], 16) & 3]}{text[16:19]}-"
 
 
-def id_at(prefix: str, place: int) -> str:
-    return f"{prefix}{place:012x}"
+def id_at(prefix: str, position: int) -> str:
+    return f"{prefix}{position:012x}"
 
 
 def place_of(id: str) -> int | None:
@@ -127,9 +127,9 @@ class LineFilter(Struct, frozen=True):
     def takes_all(self) -> bool:
         return not (self._from or self._before or self._needle or self._end)
 
-    def may_take(self, least: int, greatest: int) -> bool:
+    def may_take(self, minimum: int, greatest: int) -> bool:
         """Returns whether a segment with these times may contain matching lines."""
-        return (self.since is None or greatest >= self.since) and (self.until is None or least < self.until)
+        return (self.since is None or greatest >= self.since) and (self.until is None or minimum < self.until)
 
     def of(self, chunk: bytes) -> list[bytes]:
         """Returns the matching lines of a chunk in their order."""

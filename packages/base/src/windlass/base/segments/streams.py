@@ -93,10 +93,10 @@ class Segments:
                 self._write_after_loss(stream, lines, loss, lines[0].at)
             self._wake_followers(stream)
 
-    def report(self, at: int) -> None:
+    def report(self, timestamp: int) -> None:
         """Records in each stream how many lines it lost, unless its disk is still full."""
         for stream, loss in list(self._losses.items()):
-            self._write_after_loss(stream, (), loss, at)
+            self._write_after_loss(stream, (), loss, timestamp)
             self._wake_followers(stream)
 
     def _write(self, stream: str, lines: Sequence[LogMessage]) -> int:
@@ -113,12 +113,12 @@ class Segments:
             self._note_loss(stream, len(lines) - done, error)
         return done
 
-    def _write_after_loss(self, stream: str, lines: Sequence[LogMessage], loss: Loss, at: int) -> None:
+    def _write_after_loss(self, stream: str, lines: Sequence[LogMessage], loss: Loss, timestamp: int) -> None:
         if time.monotonic() < loss.rests_until:
             loss.lines += len(lines)
             return
         missing, loss.lines = loss.lines, 0
-        remark = Remark(at, f"Lines missing here: {missing} ({loss.reason})", self._voice)
+        remark = Remark(timestamp, f"Lines missing here: {missing} ({loss.reason})", self._voice)
         if self._write(stream, [remark, *lines]) == 0:
             loss.lines += missing - 1  # the remark is among the lost lines, but is no log line
         elif loss.lines == 0:
@@ -163,7 +163,12 @@ class Segments:
         return files.last(self._folder(stream), limit, line_filter)
 
     async def follow(
-        self, stream: str, limit: int = 0, line_filter: LineFilter = ALL_LINES, *, after: str | None = None
+        self,
+        stream: str,
+        limit: int = 0,
+        line_filter: LineFilter = ALL_LINES,
+        *,
+        after_line: str | None = None,
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
         """Yields the last lines that match a filter, or all lines after a given line. Then yields new lines
         while the stream exists.
@@ -172,8 +177,8 @@ class Segments:
         """
         folder = self._folder(stream)
         with self._register_follower(stream) as follower:
-            place = None if after is None else files.after(folder, after)
-            if after is not None and place is None:
+            place = None if after_line is None else files.after(folder, after_line)
+            if after_line is not None and place is None:
                 yield Gone()
             if place is None:
                 place = files.end_of(folder)
@@ -192,10 +197,12 @@ class Segments:
                 else:
                     await self._wait_for_lines(stream, follower)
 
-    async def _last_lines(self, folder: str, limit: int, line_filter: LineFilter, end: int) -> list[bytes]:
+    async def _last_lines(
+        self, folder: str, limit: int, line_filter: LineFilter, end_position: int
+    ) -> list[bytes]:
         if line_filter.takes_all:
-            return files.last(folder, limit, line_filter, end)
-        return await asyncio.to_thread(files.last, folder, limit, line_filter, end)
+            return files.last(folder, limit, line_filter, end_position)
+        return await asyncio.to_thread(files.last, folder, limit, line_filter, end_position)
 
     async def _wait_for_lines(self, stream: str, follower: LineFollower) -> None:
         """Waits until this process has written to the stream. Polls for lines of other processes, which do
@@ -269,8 +276,8 @@ class Segments:
         self._close_below(stream)
         move(source, Path(self._folder(stream)))
 
-    def expire(self, stream: str, before: int, renewed: int) -> None:
-        """Removes segments whose lines are all older than `before`.
+    def expire(self, stream: str, cutoff: int, renewed: int) -> None:
+        """Removes segments whose lines are all older than `cutoff`.
 
         Seals the last segment if its first line is older than `renewed`. Otherwise a quiet stream, which
         never fills its segment, would keep its lines forever.
@@ -280,7 +287,7 @@ class Segments:
         if segments and (began := _first_time(segments[-1].path)) is not None and began < renewed:
             self._seal(stream)
         for segment, newer in pairwise(files.segments_of(folder)):
-            if newer.before is None or newer.before[1] >= before:
+            if newer.before is None or newer.before[1] >= cutoff:
                 return
             Path(segment.path).unlink(missing_ok=True)
 

@@ -176,9 +176,9 @@ class SegmentWriter:
             self._extend_times(at)
         return end
 
-    def _extend_times(self, at: Times) -> None:
+    def _extend_times(self, times: Times) -> None:
         before = self._times
-        self._times = at if before is None else (min(before[0], at[0]), max(before[1], at[1]))
+        self._times = times if before is None else (min(before[0], times[0]), max(before[1], times[1]))
 
     def _encode(self, lines: Sequence[LogMessage], begin: int) -> tuple[bytearray, Times, int]:
         """Encodes a batch. Returns its bytes, its times, and the index of the first line after the batch."""
@@ -235,8 +235,8 @@ def _lock(fd: int) -> None:
     raise SegmentLocked("another process is writing to this log and does not end")
 
 
-def _clamped_stamp(at: int) -> str:
-    return stamp(min(max(at, 0), MAX_TIME))
+def _clamped_stamp(timestamp: int) -> str:
+    return stamp(min(max(timestamp, 0), MAX_TIME))
 
 
 def _replace_invalid_unicode(text: str) -> str:

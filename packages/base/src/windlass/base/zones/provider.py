@@ -85,8 +85,8 @@ class ZoneList:
     """The zones of a provider, which are read at most once a minute, however many names are asked for, and
     whether or not the provider answers."""
 
-    def __init__(self, read: Callable[[], Awaitable[Sequence[KnownZone]]]) -> None:
-        self._read = read
+    def __init__(self, read_zones: Callable[[], Awaitable[Sequence[KnownZone]]]) -> None:
+        self._read = read_zones
         self._zones: dict[str, KnownZone] = {}
         self._since = -ZONES_LIFETIME_SECONDS
         """When they were read."""

@@ -47,7 +47,7 @@ def connect(name: str | None, port: int, **options: Any) -> None:
     `windlass database client` opens a client such as psql.
     """
     call = EverydayCall(options)
-    _serve(call, _database(call, name), here=port)
+    _serve(call, _database(call, name), local_port=port)
 
 
 @everyday(
@@ -69,7 +69,7 @@ def proxy(words: Sequence[str], name: str | None, **options: Any) -> None:
     if max(here, there) > _MAX_PORT:
         raise InvalidUsage(f"give a port up to {_MAX_PORT}")
     call = EverydayCall(options)
-    _serve(call, call.service(name or next(iter(names), None)), here=here, there=there)
+    _serve(call, call.service(name or next(iter(names), None)), local_port=here, remote_port=there)
 
 
 @everyday(
@@ -134,8 +134,11 @@ def _is_database(row: Mapping[str, Any]) -> bool:
     return bool(registry().handled_by(f"{family.name}.masterCredentials"))
 
 
-def _serve(call: EverydayCall, service: FoundService, *, here: int = 0, there: int = 0) -> None:
-    with ended_by_user(), closing(Tunnel(call.api, service.path, here=here, there=there)) as tunnel:
+def _serve(call: EverydayCall, service: FoundService, *, local_port: int = 0, remote_port: int = 0) -> None:
+    with (
+        ended_by_user(),
+        closing(Tunnel(call.api, service.path, local_port=local_port, remote_port=remote_port)) as tunnel,
+    ):
         host, port = tunnel.address
         if call.as_json:
             print_json({"host": host, "port": port})

@@ -130,10 +130,12 @@ def _state_of(service: Mapping[str, Any]) -> str:
     return str(service["stage_status"] if is_skipped else service["status"])
 
 
-def _show_headline(before: str, entry: Mapping[str, Any]) -> None:
+def _show_headline(previous_deployment: str, entry: Mapping[str, Any]) -> None:
     by, status = entry["auditing_data"], entry["action_status"]
     facts = f"{entry['trigger_action']} by {plain(by['triggered_by'])} {_ago(by['created_at'])}"
-    click.echo(f"{before}{paint(status)}, {facts}, {_seconds(entry['total_duration'])}, {_id(entry)}")
+    click.echo(
+        f"{previous_deployment}{paint(status)}, {facts}, {_seconds(entry['total_duration'])}, {_id(entry)}"
+    )
 
 
 def _show_stage(stage: Mapping[str, Any], seconds: int | None) -> None:

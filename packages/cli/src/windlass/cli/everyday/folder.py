@@ -57,13 +57,13 @@ def source_of(
     git: GitFolder | None,
     repository: str | None,
     *,
-    below: str = "",
+    subfolder: str = "",
     push: bool = False,
 ) -> dict[str, Any]:
     """Returns the source fields of an application: the git repository if the server can read it. A repository
     without a remote is pushed to the application. Otherwise the folder is uploaded, or the parent folder that
-    contains the repository. `below`: the folder in it that holds the application."""
-    inner = _root_path_field(whole_folder(folder, git), folder / below)
+    contains the repository. `subfolder`: the folder in it that holds the application."""
+    inner = _root_path_field(whole_folder(folder, git), folder / subfolder)
     uploaded = {"source": "UPLOAD", **inner}
     remotes = [url for url in git.remotes if not is_push_address(url)] if git else []
     url = repository or (remotes[0] if remotes else "")
@@ -225,7 +225,7 @@ def init(
     answers = _init_answers(folder, whole_folder(folder, git), recipe, options, asks=asks)
     api = connect(options, linked=_linked_url(folder))
     maker = ApplicationMaker(api, say)
-    source = partial(source_of, api, folder, git, repository, below=below, push=push)
+    source = partial(source_of, api, folder, git, repository, subfolder=below, push=push)
     application = maker.application(answers, source)
     if git:
         application = maker.with_source(application, source) if push else maker.whole(application)
@@ -304,9 +304,9 @@ def unlink() -> None:
 class ApplicationMaker:
     """Creates an application with its project and environment, unless they exist."""
 
-    def __init__(self, api: Api, note: Callable[[str], None]) -> None:
+    def __init__(self, api: Api, report_line: Callable[[str], None]) -> None:
         self._api = api
-        self._note = note
+        self._note = report_line
 
     def application(self, answers: InitAnswers, source: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         existing = self._find("application", f"{answers.place}/{answers.name}")
@@ -335,11 +335,11 @@ class ApplicationMaker:
         self._note(f"{plain(changed.json['name'])} is built from what is pushed to it now.")
         return dict(changed.json)
 
-    def _find_or_create_environment(self, place: str) -> str:
-        existing = self._find("environment", place)
+    def _find_or_create_environment(self, environment_name: str) -> str:
+        existing = self._find("environment", environment_name)
         if existing is not None:
             return str(existing["id"])
-        project, _, name = place.partition("/")
+        project, _, name = environment_name.partition("/")
         body = {"name": name} | ({"mode": _MODES[name.lower()]} if name.lower() in _MODES else {})
         return str(
             self._create(

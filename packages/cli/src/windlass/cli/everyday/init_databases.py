@@ -19,11 +19,11 @@ _MODE: Final = "CONTAINER"
 class DatabaseMaker:
     """Creates databases beside a new application."""
 
-    def __init__(self, api: Api, application: Mapping[str, Any], note: Callable[[str], None]) -> None:
+    def __init__(self, api: Api, application: Mapping[str, Any], report_line: Callable[[str], None]) -> None:
         self._api = api
         self._application = application
         self._environment = f"/environment/{application['environment']['id']}"
-        self._note = note
+        self._note = report_line
 
     def provide(self, needs: Sequence[NeededDatabase], confirm: Callable[[str], bool]) -> None:
         """Uses the only database of each kind in the environment, or creates one if `confirm` says so, and
@@ -59,8 +59,8 @@ class DatabaseMaker:
         versions = [each["version"] for each in kinds if each["database_type"] == type]
         return str(versions[0][0]["name"]) if versions and versions[0] else ""
 
-    def _create(self, need: NeededDatabase, version: str, taken: set[str]) -> str:
-        name = need.name if need.name not in taken else f"{self._application['name']}-db"
+    def _create(self, need: NeededDatabase, version: str, taken_names: set[str]) -> str:
+        name = need.name if need.name not in taken_names else f"{self._application['name']}-db"
         body = {"name": name, "type": need.type, "version": version, "mode": _MODE}
         created = self._api.call("POST", f"{self._environment}/database", msgspec.json.encode(body)).json
         self._note(f"Created the database {plain(name)}.")

@@ -35,10 +35,10 @@ _KEY_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 
 
 class VariableMaker:
-    def __init__(self, api: Api, application: Mapping[str, Any], note: Callable[[str], None]) -> None:
+    def __init__(self, api: Api, application: Mapping[str, Any], report_line: Callable[[str], None]) -> None:
         self._api = api
         self._path = f"/application/{application['id']}"
-        self._note = note
+        self._note = report_line
 
     def provide(self, recipe: Recipe, folder: Path, confirm: Callable[[str], bool]) -> set[str]:
         """Sets the variables of a new application, if `confirm` says so, and returns the names of those that

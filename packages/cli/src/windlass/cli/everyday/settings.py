@@ -70,20 +70,20 @@ def _read(call: EverydayCall, service: FoundService) -> ApiAnswer:
 def _replace(
     call: EverydayCall,
     service: FoundService,
-    before: ApiAnswer,
+    previous_answer: ApiAnswer,
     values: Mapping[str, Any],
-    changed: Mapping[str, Any],
+    changed_fields: Mapping[str, Any],
 ) -> None:
     after = call.api.call(
         "PUT",
         f"{service.path}/advancedSettings",
         msgspec.json.encode(values),
-        headers={"If-Match": before.headers.get("etag", "*")},
+        headers={"If-Match": previous_answer.headers.get("etag", "*")},
     )
     if call.as_json:
-        print_json({key: after.json[key] for key in changed})
+        print_json({key: after.json[key] for key in changed_fields})
         return
-    for key in changed:
+    for key in changed_fields:
         text = msgspec.json.encode(after.json[key]).decode()
         effect = _SETTINGS[key].effect if key in _SETTINGS else Effect.NONE
         click.echo(f"{plain(key)} = {plain(text)}")

@@ -42,16 +42,16 @@ class CommandLineOfService(Command):
             return rest
         return super().parse_args(ctx, args)
 
-    def _names_service(self, ctx: click.Context, before: list[str], after: list[str]) -> bool:
-        if not before or not after:
+    def _names_service(self, ctx: click.Context, words_before: list[str], words_after: list[str]) -> bool:
+        if not words_before or not words_after:
             return False
         parser = self.make_parser(ctx)
         parser.allow_interspersed_args = True
         try:
-            found, _, _ = parser.parse_args([*before, "--", *after])
+            found, _, _ = parser.parse_args([*words_before, "--", *words_after])
         except click.UsageError:
             return False
-        return len(found["command"]) == len(after) + 1 and not found.get("name")
+        return len(found["command"]) == len(words_after) + 1 and not found.get("name")
 
 
 def _split_at_dashes(args: list[str]) -> tuple[list[str], list[str]]:

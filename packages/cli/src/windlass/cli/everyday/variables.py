@@ -269,9 +269,9 @@ def _shared_option() -> Option:
     )
 
 
-def _list_command(words: VariableCommands, help: str) -> click.Command:
+def _list_command(variable_commands: VariableCommands, help: str) -> click.Command:
     wide = Option(["wide", "--wide"], is_flag=True, help="Show every field, ids too.")
-    return _declare("list", words.show_all, help, service_argument(), wide)
+    return _declare("list", variable_commands.show_all, help, service_argument(), wide)
 
 
 def _declare(name: str, call: Callable[..., None], help: str, *params: click.Parameter) -> click.Command:
@@ -284,25 +284,27 @@ def _declare(name: str, call: Callable[..., None], help: str, *params: click.Par
     return built
 
 
-def _command_group(words: VariableCommands, name: str, help: str, helps: Mapping[str, str]) -> click.Group:
-    shapes = "[SERVICE] NAME[=VALUE]…" if words.is_secret else "[SERVICE] NAME=VALUE…"
+def _command_group(
+    variable_commands: VariableCommands, name: str, help: str, helps: Mapping[str, str]
+) -> click.Group:
+    shapes = "[SERVICE] NAME[=VALUE]…" if variable_commands.is_secret else "[SERVICE] NAME=VALUE…"
     builders = {
-        "list": lambda: _list_command(words, helps["list"]),
+        "list": lambda: _list_command(variable_commands, helps["list"]),
         "set": lambda: _declare(
             "set",
-            words.set_all,
+            variable_commands.set_all,
             helps["set"],
             click.Argument(["assignments"], nargs=-1, required=True, metavar=shapes),
         ),
         "unset": lambda: _declare(
             "unset",
-            words.unset_all,
+            variable_commands.unset_all,
             helps["unset"],
             click.Argument(["keys"], nargs=-1, required=True, metavar="[SERVICE] NAME…"),
         ),
         "import": lambda: _declare(
             "import",
-            words.import_file,
+            variable_commands.import_file,
             helps["import"],
             click.Argument(["words"], nargs=-1, required=True, metavar="[NAME] FILE"),
             Option(["dry_run", "--dry-run"], is_flag=True, help="Show the difference, and change nothing."),

@@ -72,24 +72,26 @@ class BaseImages(Struct, frozen=True, kw_only=True):
     def _version_precision(self) -> int:
         return self.default.count(".") + 1
 
-    def _version_text(self, numbers: tuple[int, ...]) -> str:
-        return ".".join(map(str, numbers[: self._version_precision]))
+    def _version_text(self, version_numbers: tuple[int, ...]) -> str:
+        return ".".join(map(str, version_numbers[: self._version_precision]))
 
-    def _satisfies(self, version: str, how: str, numbers: tuple[int, ...]) -> bool:
-        ours, theirs = _version_numbers(version), numbers[: self._version_precision]
-        match how:
+    def _satisfies(self, version: str, operator: str, version_numbers: tuple[int, ...]) -> bool:
+        ours, theirs = _version_numbers(version), version_numbers[: self._version_precision]
+        match operator:
             case ">=":
                 return ours >= theirs
             case "<=":
                 return ours[: len(theirs)] <= theirs
             case ">":
-                return ours > theirs if len(numbers) <= self._version_precision else ours >= theirs
+                return ours > theirs if len(version_numbers) <= self._version_precision else ours >= theirs
             case "<":
-                return ours < theirs if not any(numbers[self._version_precision :]) else ours <= theirs
+                return (
+                    ours < theirs if not any(version_numbers[self._version_precision :]) else ours <= theirs
+                )
             case "!=":
-                return len(numbers) > self._version_precision or ours[: len(theirs)] != theirs
+                return len(version_numbers) > self._version_precision or ours[: len(theirs)] != theirs
             case "^" | "~=" | "~>":
-                fixed = 1 if how == "^" else max(1, min(len(numbers), 3) - 1)
+                fixed = 1 if operator == "^" else max(1, min(len(version_numbers), 3) - 1)
                 return ours[:fixed] == theirs[:fixed] and ours >= theirs
         return ours[: len(theirs)] == theirs
 

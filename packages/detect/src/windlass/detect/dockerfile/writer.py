@@ -150,10 +150,10 @@ def serves(recipe: Recipe) -> bool:
 
 
 def _build_stage(
-    stage: BuildStage, stages: Stages, recipe: Recipe, options: DockerfileOptions, before: str
+    stage: BuildStage, stages: Stages, recipe: Recipe, options: DockerfileOptions, previous_stage: str
 ) -> Iterator[str]:
     yield f"FROM {stage.image} AS {stage.name}"
-    if packages := [] if before else _needed_system_packages(recipe, stages, stages.build_packages):
+    if packages := [] if previous_stage else _needed_system_packages(recipe, stages, stages.build_packages):
         yield instructions.apt(packages)
     for image, path in stage.borrowed:
         yield f"COPY --from={image} {path} /usr/local/bin/"
@@ -170,7 +170,7 @@ def _build_stage(
     if stage.manifests and not options.works_below:
         yield from instructions.copy(stage.manifests)
         yield from _run_instructions(stage.install, options)
-    yield f"COPY --from={before} {APP_FOLDER} ./" if before else "COPY . ./"
+    yield f"COPY --from={previous_stage} {APP_FOLDER} ./" if previous_stage else "COPY . ./"
     if options.works_below:
         yield f"WORKDIR {options.folder}"
         yield from _run_instructions(stage.install, options)
@@ -249,9 +249,9 @@ def _site_stage(stages: Stages, recipe: Recipe) -> Iterator[str]:
         yield f"COPY {recipe.static_folder.rstrip('/') or '.'} {SITE_FOLDER}"
 
 
-def _needed_system_packages(recipe: Recipe, stages: Stages, more: list[str]) -> list[str]:
+def _needed_system_packages(recipe: Recipe, stages: Stages, extra_packages: list[str]) -> list[str]:
     own = [package for package in recipe.system_packages if package not in stages.replaced_packages]
-    return list(dict.fromkeys([*more, *own]))
+    return list(dict.fromkeys([*extra_packages, *own]))
 
 
 def _run_instructions(steps: list[RunStep], options: DockerfileOptions) -> Iterator[str]:

@@ -142,8 +142,8 @@ def _is_application(text: str) -> bool:
     return bool(_APPLICATION_PATTERN.search(text)) and not any(word in text for word in _OWN_ARCHIVE)
 
 
-def _choose_script(recipe: Recipe, because: str, program: str, file: str) -> None:
-    recipe.choose(because, package_manager="gradle", build=f"{program} --no-daemon installDist")
+def _choose_script(recipe: Recipe, reason: str, program: str, file: str) -> None:
+    recipe.choose(reason, package_manager="gradle", build=f"{program} --no-daemon installDist")
     start = r"$(ls build/install/*/bin/* | grep -v '\.bat$' | head -n 1)"
     recipe.choose(f"{file} has the plugin application, which makes this script.", start=start)
 

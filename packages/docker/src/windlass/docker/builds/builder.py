@@ -160,13 +160,13 @@ class DockerBuilder:
                 return artifact
             return await self._artifact(service, key) if await self._built.fetch(_ref(service, key)) else None
 
-    async def build(self, order: Order, say: Say) -> Artifact:
+    async def build(self, order: Order, write_line: Say) -> Artifact:
         if not _TAG_PATTERN.fullmatch(order.key):
             raise BuildError(f"{order.key!r} cannot name an image")
         self._building.append((order.service, order.key))
         try:
             with self._translate():
-                return await self._build(order, say)
+                return await self._build(order, write_line)
         finally:
             self._building.remove((order.service, order.key))
 
@@ -210,33 +210,35 @@ class DockerBuilder:
                 if (labels.get(SERVICE_LABEL, ""), labels.get(KEY_LABEL, "")) not in self._building:
                     await self._forget(metadata)
 
-    async def _build(self, order: Order, say: Say) -> Artifact:
+    async def _build(self, order: Order, write_line: Say) -> Artifact:
         kit = await self._has_buildkit() if self._buildkit is None else self._buildkit
         read = await self._read(order, kit)
-        if kit and not await self._is_free(order) and (plain := await self._read_plain(order, say)):
-            say("BuildKit builds one service at a time, and is not free")
+        if kit and not await self._is_free(order) and (plain := await self._read_plain(order, write_line)):
+            write_line("BuildKit builds one service at a time, and is not free")
             try:
-                return await self._make(order, plain, say, kit=False, is_limited=False)
+                return await self._make(order, plain, write_line, uses_buildkit=False, is_limited=False)
             except BuildError as error:
                 if order.service in self._interrupted:
                     raise
-                say(
+                write_line(
                     f"{error}. BuildKit tries again: builds of others must not decide whether this one "
                     "succeeds"
                 )
-        return await self._make(order, read, say, kit=kit, is_limited=not kit)
+        return await self._make(order, read, write_line, uses_buildkit=kit, is_limited=not kit)
 
-    async def _make(self, order: Order, read: _Read, say: Say, *, kit: bool, is_limited: bool) -> Artifact:
-        say(_default_shell(kit))
-        for line in read.chosen.lines:
-            say(line)
-        chosen, arguments = await self._check_bases(order, read, say)
+    async def _make(
+        self, order: Order, read_dockerfile: _Read, write_line: Say, *, uses_buildkit: bool, is_limited: bool
+    ) -> Artifact:
+        write_line(_default_shell(uses_buildkit))
+        for line in read_dockerfile.chosen.lines:
+            write_line(line)
+        chosen, arguments = await self._check_bases(order, read_dockerfile, write_line)
         order = replace(order, arguments=arguments)
         scope = self._cache_scope(order)
-        progress = BuildProgress(say, scope)
-        async with self._lock_network(order, kit, say) as network, AsyncExitStack() as undo:
+        progress = BuildProgress(write_line, scope)
+        async with self._lock_network(order, uses_buildkit, write_line) as network, AsyncExitStack() as undo:
             undo.push_async_callback(lambda: asyncio.shield(self._remove_layers(progress, scope)))
-            options = self._build_options(order, chosen, kit, is_limited=is_limited)
+            options = self._build_options(order, chosen, uses_buildkit, is_limited=is_limited)
             with self._retry_interrupted(order.service):
                 await self._send(chosen, {**options, "networkmode": network}, progress)
             undo.pop_all()
@@ -244,31 +246,31 @@ class DockerBuilder:
             await self._remove_layers(progress, scope)
             raise BuildError(progress.failure)
         await self._refuse_unfit(_ref(order.service, order.key))
-        artifact = await self._artifact(order.service, order.key, say)
+        artifact = await self._artifact(order.service, order.key, write_line)
         if artifact is None:
             raise BuildError(
                 "Deploy again: the Docker engine ended the build without an image, and gave no reason"
             )
-        await self._pulled.keep(order.service, "build", read.guarded.images)
+        await self._pulled.keep(order.service, "build", read_dockerfile.guarded.images)
         if why := await self._built.send(artifact.ref):
-            say(f"The image stays on the Docker engine alone: the registry did not take it: {why}")
+            write_line(f"The image stays on the Docker engine alone: the registry did not take it: {why}")
         return artifact
 
-    async def _read(self, order: Order, kit: bool) -> _Read:
+    async def _read(self, order: Order, uses_buildkit: bool) -> _Read:
         # Imported at the first build: the module loads all frameworks, which would delay the start.
         from windlass.docker.builds.recipes import choose_dockerfile  # noqa: PLC0415
 
         version = await self._docker.json("GET", "/version")
-        has_caches = kit and not engine_version.trusts_devices(version)
+        has_caches = uses_buildkit and not engine_version.trusts_devices(version)
         chosen = await read_order(self._calls, choose_dockerfile, order, has_caches)
-        around = self._around(order, chosen, kit, version)
+        around = self._around(order, chosen, uses_buildkit, version)
         return _Read(chosen, around, await _rewrite_file(chosen, around))
 
-    async def _read_plain(self, order: Order, say: Say) -> _Read | None:
+    async def _read_plain(self, order: Order, write_line: Say) -> _Read | None:
         """Returns the Dockerfile if the classic builder certainly creates the same image as BuildKit;
         otherwise None."""
         try:
-            read = await self._read(order, kit=False)
+            read = await self._read(order, uses_buildkit=False)
         except BuildError:
             return None
         # With BuildKit, <Dockerfile>.dockerignore replaces .dockerignore.
@@ -276,42 +278,42 @@ class DockerBuilder:
         has_own_ignore = (files.folder / f"{files.dockerfile}{DOCKERIGNORE}").exists()
         if has_own_ignore or not read.guarded.is_plain:
             return None
-        bases = [await self._base_image(ref, order, read.around, say) for ref in read.guarded.images]
+        bases = [await self._base_image(ref, order, read.around, write_line) for ref in read.guarded.images]
         return read if all(map(is_plain_image, bases)) else None
 
     async def _check_bases(
-        self, order: Order, read: _Read, say: Say
+        self, order: Order, read_dockerfile: _Read, write_line: Say
     ) -> tuple[ChosenDockerfile, Mapping[str, str]]:
         """Checks the base images. Returns the Dockerfile to send, with image names pinned to the checked
         digests, and the build arguments."""
         digests, bases = {}, []
-        for ref in read.guarded.images:
-            base = await self._base_image(ref, order, read.around, say)
+        for ref in read_dockerfile.guarded.images:
+            base = await self._base_image(ref, order, read_dockerfile.around, write_line)
             digests[ref] = by_digest(ref, base)
             bases.append(base)
         around = replace(
-            read.around,
+            read_dockerfile.around,
             digests=digests,
             inherited=inherited(bases),
             has_volumes=any(map(engine_version.has_volumes, bases)),
-            labels=label_names(read.guarded.images, bases),
+            labels=label_names(read_dockerfile.guarded.images, bases),
         )
-        guarded = await _rewrite_file(read.chosen, around)
+        guarded = await _rewrite_file(read_dockerfile.chosen, around)
         if guarded.leaves_out_caches:
-            say(f"Cache mounts of RUN are left out. To use them, {engine_version.UPDATE}")
-        files = replace(read.chosen.files, text=guarded.text)
-        return replace(read.chosen, files=files), guarded.arguments
+            write_line(f"Cache mounts of RUN are left out. To use them, {engine_version.UPDATE}")
+        files = replace(read_dockerfile.chosen.files, text=guarded.text)
+        return replace(read_dockerfile.chosen, files=files), guarded.arguments
 
     @asynccontextmanager
-    async def _lock_network(self, order: Order, kit: bool, say: Say) -> AsyncIterator[str]:
+    async def _lock_network(self, order: Order, uses_buildkit: bool, write_line: Say) -> AsyncIterator[str]:
         """Yields the network for a build's steps. Waits until no step of another service uses it."""
-        if not kit:
+        if not uses_buildkit:
             async with self._networks.made() as network:
                 yield network
             return
         async with AsyncExitStack() as turn:
             waits = "Waiting for BuildKit: it builds one service at a time, and another one has the turn"
-            notice = asyncio.get_running_loop().call_later(WAIT_NOTICE_SECONDS, say, waits)
+            notice = asyncio.get_running_loop().call_later(WAIT_NOTICE_SECONDS, write_line, waits)
             try:
                 with order.paused():
                     await turn.enter_async_context(
@@ -319,7 +321,7 @@ class DockerBuilder:
                     )
                     await turn.enter_async_context(self._engine_turn.of(order.service))
                     notice.cancel()
-                    await turn.enter_async_context(self._left_steps.absent(say))
+                    await turn.enter_async_context(self._left_steps.absent(write_line))
             finally:
                 notice.cancel()
             await turn.enter_async_context(raised_scores(self._docker.host))
@@ -376,7 +378,7 @@ class DockerBuilder:
         progress.close()
 
     def _build_options(
-        self, order: Order, dockerfile: ChosenDockerfile, kit: bool, *, is_limited: bool
+        self, order: Order, dockerfile: ChosenDockerfile, uses_buildkit: bool, *, is_limited: bool
     ) -> dict[str, Any]:
         """Returns the build options. BuildKit does not support limits through this API. On an engine with
         BuildKit, the classic builder gets no limits either, so that success does not depend on the
@@ -393,7 +395,7 @@ class DockerBuilder:
                 NOTES_LABEL: dockerfile.notes.written(),
             },
             "target": dockerfile.stage or None,
-            "version": "2" if kit else "1",
+            "version": "2" if uses_buildkit else "1",
             "rm": True,
             "forcerm": True,
             "nocache": not order.uses_cache,
@@ -407,36 +409,36 @@ class DockerBuilder:
         return headers.get("server", "").startswith("Docker/") and headers.get("builder-version") != "1"
 
     def _around(
-        self, order: Order, dockerfile: ChosenDockerfile, kit: bool, version: Mapping[str, Any]
+        self, order: Order, dockerfile: ChosenDockerfile, uses_buildkit: bool, version: Mapping[str, Any]
     ) -> Around:
         return Around(
             service=order.service,
             scope=self._cache_scope(order),
             arguments=order.arguments,
             platform=engine_version.platform_arguments(version),
-            heredocs=kit and engine_version.major_version(version) >= HEREDOCS_SINCE,
+            heredocs=uses_buildkit and engine_version.major_version(version) >= HEREDOCS_SINCE,
             stage=dockerfile.stage,
             refuses_mounts=engine_version.trusts_devices(version),
-            refuses_volumes=engine_version.trusts_devices(version) and not kit,
-            hides_labels=not kit,
+            refuses_volumes=engine_version.trusts_devices(version) and not uses_buildkit,
+            hides_labels=not uses_buildkit,
         )
 
     def _cache_scope(self, order: Order) -> str:
         named = f"{self._installation}/{order.service}/{order.cache_secret}"
         return hashlib.sha256(named.encode()).hexdigest()[:32]
 
-    async def _base_image(self, ref: str, order: Order, around: Around, say: Say) -> dict[str, Any]:
+    async def _base_image(self, ref: str, order: Order, context: Around, write_line: Say) -> dict[str, Any]:
         """Returns the metadata of a base image that the service may use, after pulling it if necessary.
 
         The use is noted only now: a name that is refused may be the id of another organization's image, which
         would be removed with the note."""
         user = ImageUser(order.service, order.org, "build")
-        metadata = await self._find_or_pull_image(ref, user, say)
-        check_image(ref, metadata, order.service, SERVICE_LABEL, around.platform["TARGETPLATFORM"])
+        metadata = await self._find_or_pull_image(ref, user, write_line)
+        check_image(ref, metadata, order.service, SERVICE_LABEL, context.platform["TARGETPLATFORM"])
         await self._pulled.note_use(user, ref, str(metadata["Id"]))
         return metadata
 
-    async def _find_or_pull_image(self, ref: str, user: ImageUser, say: Say) -> dict[str, Any]:
+    async def _find_or_pull_image(self, ref: str, user: ImageUser, write_line: Say) -> dict[str, Any]:
         """Returns the metadata of an image, after pulling it if necessary.
 
         The engine pulls the image, not BuildKit: BuildKit could not log in here, and its error messages are
@@ -447,7 +449,7 @@ class DockerBuilder:
         org, metadata = user.org, await image(self._docker, ref)
         if metadata and not has_digest(ref):
             return metadata
-        say(f"Pulling {ref}")
+        write_line(f"Pulling {ref}")
         try:
             # Pulling a digest that the engine already has would not contact the registry.
             with self._backoff.of(org):
@@ -457,7 +459,7 @@ class DockerBuilder:
             if not (metadata and is_unavailable and (org, ref) in self._given):
                 self._given.pop((org, ref), None)
                 raise BuildError(why) from refused
-            say(f"The image that the Docker engine has is used. {why}")
+            write_line(f"The image that the Docker engine has is used. {why}")
             return metadata
         if has_digest(ref):
             self._given[org, ref] = None
@@ -471,17 +473,17 @@ class DockerBuilder:
             await self._pulled.note_pull(user, ref, str(metadata["Id"]))
         return metadata
 
-    async def _artifact(self, service: str, key: str, say: Say | None = None) -> Artifact | None:
+    async def _artifact(self, service: str, key: str, write_line: Say | None = None) -> Artifact | None:
         ref = _ref(service, key)
         metadata = await image(self._docker, ref)
         if metadata is None:
             return None
         config = metadata.get("Config") or {}
         ports, others = parse_exposed(config.get("ExposedPorts") or {})
-        if say and others:
-            say(f"EXPOSE {others[0][:40]} is not published: it is no TCP or UDP port")
-        if say and len(ports) > MAX_EXPOSED_PORTS:
-            say(
+        if write_line and others:
+            write_line(f"EXPOSE {others[0][:40]} is not published: it is no TCP or UDP port")
+        if write_line and len(ports) > MAX_EXPOSED_PORTS:
+            write_line(
                 f"Add those that the service needs to `ports`: EXPOSE names {len(ports)} ports, and the "
                 f"lowest {MAX_EXPOSED_PORTS} are published"
             )
@@ -567,9 +569,9 @@ class DockerBuilder:
             raise BuildError(f"{REFUSED_PREFIX}: {refused.message}") from refused
 
 
-async def _rewrite_file(dockerfile: ChosenDockerfile, around: Around) -> Rewritten:
+async def _rewrite_file(dockerfile: ChosenDockerfile, build_context: Around) -> Rewritten:
     text = dockerfile.files.text.decode(errors="surrogateescape")
-    return await subprocesses.in_thread(rewritten, text, around)
+    return await subprocesses.in_thread(rewritten, text, build_context)
 
 
 def _ref(service: str, key: str) -> str:
@@ -580,8 +582,8 @@ def _tags_of(metadata: _ImageSummary) -> list[str]:
     return [name for name in metadata["RepoTags"] or () if name != UNNAMED_IMAGE]
 
 
-def _default_shell(kit: bool) -> str:
-    if kit:
+def _default_shell(uses_buildkit: bool) -> str:
+    if uses_buildkit:
         return "Building with BuildKit"
     return "Building with the classic builder, without BuildKit: it does not support RUN --mount"
 

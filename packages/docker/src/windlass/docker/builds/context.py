@@ -200,12 +200,12 @@ class _Comparison:
             )
 
 
-def _paths_to_pack(context: BuildContext, comparison: _Comparison, below: str) -> Iterator[str]:
+def _paths_to_pack(context: BuildContext, comparison: _Comparison, folder: str) -> Iterator[str]:
     """Yields the paths to pack, each folder before its content. Does not follow symbolic links."""
-    with os.scandir(context.folder / below) as scan:
+    with os.scandir(context.folder / folder) as scan:
         entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:
-        path = f"{below}/{entry.name}" if below else entry.name
+        path = f"{folder}/{entry.name}" if folder else entry.name
         comparison.begin(path)
         left_out = context.leaves_out(path)
         if not left_out:
@@ -234,8 +234,8 @@ def _add_text(tar: tarfile.TarFile, context: BuildContext) -> None:
     tar.addfile(entry, io.BytesIO(context.text))
 
 
-def _path_within(source: Path, place: Path, otherwise: str) -> Path:
-    real = Path(os.path.realpath(place))
+def _path_within(source: Path, path: Path, default: str) -> Path:
+    real = Path(os.path.realpath(path))
     if not real.is_relative_to(source) or not real.exists():
-        raise BuildError(otherwise)
+        raise BuildError(default)
     return real

@@ -123,13 +123,13 @@ class EngineTurn:
                 # A random pause, so that two servers seldom try at the same time.
                 await asyncio.sleep(_RETRY_PAUSE * random.random())  # noqa: S311
 
-    async def _is_behind(self, waiting: _TurnMark) -> bool:
+    async def _is_behind(self, waiting_mark: _TurnMark) -> bool:
         """Returns whether another service builds or has waited longer. Removes stale marks."""
         marks = await self._marks()
         for stale in (mark for mark in marks if self._is_stale(mark)):
             await self._remove(stale.name)
-        place = (waiting.since or 0.0, waiting.holder)
-        others = self._marks_of_others(marks, waiting.holder)
+        place = (waiting_mark.since or 0.0, waiting_mark.holder)
+        others = self._marks_of_others(marks, waiting_mark.holder)
         return any(other.since is None or (other.since, other.holder) < place for other in others)
 
     async def _begin(self, service: str) -> bool:
@@ -211,5 +211,5 @@ class EngineTurn:
     def _marks_of_others(self, marks: list[_TurnMark], holder: str) -> list[_TurnMark]:
         return [mark for mark in marks if mark.holder != holder and not self._is_stale(mark)]
 
-    def _is_stale(self, mark: _TurnMark) -> bool:
-        return time.time() + self._ahead - mark.created_at.timestamp() > STALE_MARK_SECONDS
+    def _is_stale(self, turn_mark: _TurnMark) -> bool:
+        return time.time() + self._ahead - turn_mark.created_at.timestamp() > STALE_MARK_SECONDS

@@ -111,36 +111,42 @@ class _SizeCount:
         self._several = set(base.several)
         self._expanded = self._repeated = self._ports = 0
 
-    def add(self, each: Instruction) -> None:
-        self._expanded += sum(map(self._expanded_size, _expanded_texts(each)))
+    def add(self, instruction: Instruction) -> None:
+        self._expanded += sum(map(self._expanded_size, _expanded_texts(instruction)))
         self._repeated += self._values
         if self._expanded > MAX_EXPANDED_LENGTH or self._repeated > MAX_REPEATED_LENGTH:
             raise DockerfileError(
-                each.line,
+                instruction.line,
                 "use shorter values, or fewer variables: those of this file and its base images expand to "
                 f"more than {MAX_EXPANDED_LENGTH // 1024} KiB, or steps repeat more than "
                 f"{MAX_REPEATED_LENGTH // 1024 // 1024} MiB of them and of other settings",
             )
-        if each.name == "EXPOSE":
-            self._ports += sum(self._port_count(each.line, word) for word in each.text.split())
+        if instruction.name == "EXPOSE":
+            self._ports += sum(self._port_count(instruction.line, word) for word in instruction.text.split())
             if self._ports > MAX_PORTS:
-                raise DockerfileError(each.line, f"expose fewer ports: at most {MAX_PORTS} are allowed")
-        self._count_variables(each)
+                raise DockerfileError(
+                    instruction.line, f"expose fewer ports: at most {MAX_PORTS} are allowed"
+                )
+        self._count_variables(instruction)
 
-    def _count_variables(self, each: Instruction) -> None:
-        if each.name == "ENV":
-            for name, value in pairs(each, self._escape):
+    def _count_variables(self, instruction: Instruction) -> None:
+        if instruction.name == "ENV":
+            for name, value in pairs(instruction, self._escape):
                 if _SPECIAL_CHARACTER_PATTERN.search(name):
-                    raise DockerfileError(each.line, "write names in ENV without quotes and variables")
+                    raise DockerfileError(instruction.line, "write names in ENV without quotes and variables")
                 self._set(name, self._expanded_size(value), several=self._can_be_several(value))
-        elif each.name == "ARG":
-            for argument in arguments(each, self._escape):
+        elif instruction.name == "ARG":
+            for argument in arguments(instruction, self._escape):
                 given, default = self._given.get(argument.name, ""), argument.default or ""
                 several = bool(_PORT_SEPARATORS_PATTERN.search(given)) or self._can_be_several(default)
                 self._set(argument.name, max(self._expanded_size(default), len(given)), several=several)
-        elif each.name not in _NOT_REPEATED:
+        elif instruction.name not in _NOT_REPEATED:
             # Relative WORKDIRs are appended to each other, so that each adds to the total.
-            self._values += len(each.text) if each.name in _NOT_EXPANDED else self._expanded_size(each.text)
+            self._values += (
+                len(instruction.text)
+                if instruction.name in _NOT_EXPANDED
+                else self._expanded_size(instruction.text)
+            )
 
     def _set(self, name: str, length: int, *, several: bool) -> None:
         before = self._lengths.get(name, 0)
@@ -192,10 +198,10 @@ def _has_substitution(text: str) -> bool:
     return False
 
 
-def _expanded_texts(each: Instruction) -> Iterator[str]:
-    for _, value in each.flags:
+def _expanded_texts(instruction: Instruction) -> Iterator[str]:
+    for _, value in instruction.flags:
         yield value
-    if each.name not in _NOT_EXPANDED:
-        yield each.text
-        for heredoc in each.heredocs:
+    if instruction.name not in _NOT_EXPANDED:
+        yield instruction.text
+        for heredoc in instruction.heredocs:
             yield heredoc.content

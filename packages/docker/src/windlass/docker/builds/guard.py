@@ -138,18 +138,18 @@ class BuildRefused(BuildError):
         super().__init__(f"Dockerfile line {line}: {_printable(reason)}")
 
 
-def rewritten(text: str, around: Around) -> Rewritten:
+def rewritten(text: str, build_context: Around) -> Rewritten:
     try:
         read = dockerfile.read(text)
-        check_expansion(read, {**around.platform, **around.arguments}, around.inherited)
-        writing = _DockerfileWriter(read, around)
+        check_expansion(read, {**build_context.platform, **build_context.arguments}, build_context.inherited)
+        writing = _DockerfileWriter(read, build_context)
         lines = list(writing.lines())
     except DockerfileError as error:
         raise BuildError(f"Dockerfile {_printable(str(error))}") from error
     content = "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape")
     arguments = {
         name: value
-        for name, value in around.arguments.items()
+        for name, value in build_context.arguments.items()
         if name != SCOPE_ARGUMENT and not name.upper().startswith(_SELECTS_A_FRONTEND)
     }
     images = tuple(dict.fromkeys(writing.images))
@@ -200,13 +200,13 @@ def _repository_of_image(ref: str) -> str:
     return f"{path}{slash}{last.partition(':')[0]}"
 
 
-def _is_platform(platform: str, own: str) -> bool:
+def _is_platform(platform: str, engine_platform: str) -> bool:
     """Returns whether a platform is the engine's platform, such as `linux/amd64`. Accepts all variants of
     32-bit ARM, because engines do not report their variant."""
     os, _, rest = platform.lower().partition("/")
     processor, _, variant = rest.partition("/")
     processor = _SAME_PROCESSORS.get(processor, processor)
-    return f"{os}/{processor}" == own and (
+    return f"{os}/{processor}" == engine_platform and (
         variant in ("", _BASE_VARIANTS.get(processor)) or processor == "arm"
     )
 
@@ -233,10 +233,10 @@ def _check_triggers(ref: str, triggers: Sequence[str]) -> None:
 
 
 class _DockerfileWriter:
-    def __init__(self, dockerfile: Dockerfile, around: Around) -> None:
+    def __init__(self, dockerfile: Dockerfile, build_context: Around) -> None:
         self._read = dockerfile
-        self._around = around
-        self._outer = dockerfile.outer(around.arguments, around.platform)
+        self._around = build_context
+        self._outer = dockerfile.outer(build_context.arguments, build_context.platform)
         self.images: list[str] = []
         self.leaves_out_caches = False
 

@@ -57,19 +57,19 @@ class LeftSteps:
         return False
 
     @asynccontextmanager
-    async def absent(self, say: Say) -> AsyncIterator[None]:
+    async def absent(self, write_line: Say) -> AsyncIterator[None]:
         """Waits until no leftover steps are running. Raises BuildError if they do not end in time. Does not
         wait for an engine on another machine, whose bridge is not visible."""
         async with self._looking:
             if not self._builds:
-                await self._wait(say)
+                await self._wait(write_line)
             self._builds += 1
         try:
             yield
         finally:
             self._builds -= 1
 
-    async def _wait(self, say: Say) -> None:
+    async def _wait(self, write_line: Say) -> None:
         began, is_told = _loop_time(), False
         while await _count_interfaces(self._docker):
             self._record_sighting()
@@ -81,7 +81,7 @@ class LeftSteps:
                     "BuildKit"
                 )
             if _loop_time() - began > _INTERFACE_REMOVAL_SECONDS and not is_told:
-                say("Waiting for BuildKit: a step of another build still runs in its network")
+                write_line("Waiting for BuildKit: a step of another build still runs in its network")
                 is_told = True
             await asyncio.sleep(_CHECK_INTERVAL)
         self._seen = (-math.inf, -math.inf)

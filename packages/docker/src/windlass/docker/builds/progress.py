@@ -62,9 +62,9 @@ def parts_of(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 class LineSplitter:
     """Splits output into lines."""
 
-    def __init__(self, say: Say, is_full: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, write_line: Say, is_full: Callable[[], bool] = lambda: False) -> None:
         """`is_full`: whether no further line is logged. Then only the end of the output is kept."""
-        self._log_line, self._is_full = say, is_full
+        self._log_line, self._is_full = write_line, is_full
         self._rest = b""
 
     def feed(self, text: bytes) -> None:
@@ -93,9 +93,9 @@ class LineSplitter:
 
 
 class BuildProgress:
-    def __init__(self, say: Say, scope: str = "") -> None:
+    def __init__(self, write_line: Say, scope: str = "") -> None:
         """`scope`: the secret value of the service (`guard.Around.scope`), which is masked in all lines."""
-        self._scope, self._shown = scope, say
+        self._scope, self._shown = scope, write_line
         self._last: deque[str] = deque(maxlen=MAX_KEPT_LINES)
         """The last output lines of the current or the failed step."""
         self._said = 0

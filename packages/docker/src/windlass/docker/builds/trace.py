@@ -87,14 +87,14 @@ def _protobuf_fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
                 raise ValueError(f"no such kind of field: {kind}")
 
 
-def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+def _read_varint(message: bytes, position: int) -> tuple[int, int]:
     """Returns a number, and the place after it. Raises ValueError for one that is longer than the format
     allows: a long one takes a time that grows with the square of its length."""
     value = shift = 0
     while shift < _MAX_NUMBER_BITS:
-        byte = message[at]
+        byte = message[position]
         value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 0x80:
-            return value, at
+            return value, position
     raise ValueError("a number is too long")

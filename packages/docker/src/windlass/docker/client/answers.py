@@ -127,14 +127,14 @@ class EngineAnswer:
                 is_long = True
 
 
-def _whole_lines(rest: bytearray, chunk: bytes) -> list[bytes]:
+def _whole_lines(incomplete_line: bytearray, chunk: bytes) -> list[bytes]:
     """Adds a chunk to the rest of a stream, and removes the lines that are complete. The rest of a long line
     is not copied for each chunk, because an engine may send single bytes."""
-    rest += chunk
+    incomplete_line += chunk
     if b"\n" not in chunk:
         return []
-    *lines, last = bytes(rest).split(b"\n")
-    rest[:] = last
+    *lines, last = bytes(incomplete_line).split(b"\n")
+    incomplete_line[:] = last
     return lines
 
 

@@ -90,50 +90,53 @@ class PulledImages:
                 if noted_image.ref == ref:
                     await self._release(path, noted_image)
 
-    async def _release(self, path: Path, noted: PulledImage) -> None:
+    async def _release(self, path: Path, pulled_image: PulledImage) -> None:
         """Removes a note, and its image unless other services use it. Keeps both while a container uses the
         image."""
         others = [other for at, other in await in_thread(self._read_notes) if at != path]
-        has_same_name = any(other.ref == noted.ref for other in others)
-        if not has_same_name and not await self._is_removed(noted, others):
+        has_same_name = any(other.ref == pulled_image.ref for other in others)
+        if not has_same_name and not await self._is_removed(pulled_image, others):
             return
         await in_thread(_unlink, path)
 
-    async def _is_removed(self, noted: PulledImage, others: Collection[PulledImage]) -> bool:
-        if not noted.is_pulled:
+    async def _is_removed(self, pulled_image: PulledImage, other_images: Collection[PulledImage]) -> bool:
+        if not pulled_image.is_pulled:
             return True  # the operator gave the image this name
-        if is_named_by_id(noted.ref, noted.id):
+        if is_named_by_id(pulled_image.ref, pulled_image.id):
             return True  # the image has another name, and goes with the note of that name
-        has_tag = bool(parse_ref(noted.ref).tag)
-        if has_tag and any(other.id == noted.id for other in others):
+        has_tag = bool(parse_ref(pulled_image.ref).tag)
+        if has_tag and any(other.id == pulled_image.id for other in other_images):
             return False  # removing a repository's last tag would also remove its digest references
-        there = await image(self._docker, noted.ref)
-        if there is None or there.get("Id") != noted.id:
+        there = await image(self._docker, pulled_image.ref)
+        if there is None or there.get("Id") != pulled_image.id:
             return True
-        if not has_tag and _has_tag_beside(there, noted.ref):
+        if not has_tag and _has_tag_beside(there, pulled_image.ref):
             return True  # pulled by tag, too (by the operator or a build): the tag owns the digest
         try:
-            await self._docker.raw("DELETE", f"/images/{noted.ref}")
+            await self._docker.raw("DELETE", f"/images/{pulled_image.ref}")
         except EngineRefused as refused:
             if refused.status not in (404, 409):
                 raise
             return refused.status == 404
-        _log.info("an image that no service uses was removed", extra={"image": noted.ref, "org": noted.org})
+        _log.info(
+            "an image that no service uses was removed",
+            extra={"image": pulled_image.ref, "org": pulled_image.org},
+        )
         return True
 
-    def _write(self, user: ImageUser, noted: PulledImage) -> None:
-        path = self._note_path(user, noted.ref)
+    def _write(self, user: ImageUser, pulled_image: PulledImage) -> None:
+        path = self._note_path(user, pulled_image.ref)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(path, msgspec.json.encode(noted))
+        write_whole(path, msgspec.json.encode(pulled_image))
 
-    def _join(self, user: ImageUser, noted: PulledImage) -> None:
-        path = self._note_path(user, noted.ref)
+    def _join(self, user: ImageUser, pulled_image: PulledImage) -> None:
+        path = self._note_path(user, pulled_image.ref)
         with suppress(FileNotFoundError):
             os.utime(path)
             return
-        if same := [other for _, other in self._read_notes() if other.id == noted.id]:
-            is_pulled = any(other.ref == noted.ref and other.is_pulled for other in same)
-            self._write(user, msgspec.structs.replace(noted, is_pulled=is_pulled))
+        if same := [other for _, other in self._read_notes() if other.id == pulled_image.id]:
+            is_pulled = any(other.ref == pulled_image.ref and other.is_pulled for other in same)
+            self._write(user, msgspec.structs.replace(pulled_image, is_pulled=is_pulled))
 
     def _note_path(self, user: ImageUser, ref: str) -> Path:
         return self._folder / user.service / user.use / hashlib.sha256(ref.encode()).hexdigest()

@@ -97,14 +97,14 @@ async def make_network(
 
 
 def free_subnets(
-    pool: IPv4Network, prefix: int, taken: Collection[IPv4Network], start: int = 0
+    pool: IPv4Network, prefix: int, taken_networks: Collection[IPv4Network], start: int = 0
 ) -> Iterator[IPv4Network]:
     """Yields free subnets of a range, beginning with number `start`."""
     first, end = int(pool.network_address), int(pool.broadcast_address)
     addresses = range(first, end, 1 << (pool.max_prefixlen - prefix))
     for address in chain(addresses[start:], addresses[:start]):
         subnet = IPv4Network((address, prefix))
-        if not any(subnet.overlaps(other) for other in taken):
+        if not any(subnet.overlaps(other) for other in taken_networks):
             yield subnet
 
 

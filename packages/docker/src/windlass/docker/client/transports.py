@@ -178,12 +178,12 @@ class TlsTransport:
         address: str,
         port: int,
         identity: TlsIdentity,
-        reach: Reach,
+        allowed_addresses: Reach,
         *,
         engine_id: str = "",
     ) -> None:
         self._cluster, self.engine_id = cluster, engine_id
-        self._address, self._port, self._reach = address, port, reach
+        self._address, self._port, self._reach = address, port, allowed_addresses
         self._identity = identity
         self._sockets: WeakSet[socket.socket] = WeakSet()
         self._openers: WeakKeyDictionary[asyncio.Task[Any], WeakSet[socket.socket]] = WeakKeyDictionary()

@@ -100,11 +100,11 @@ class RequestEntry:
         port: int,
         route: Route | None,
         head: LoggedHead | None = None,
-        own: OwnLog | None = None,
+        service_log: OwnLog | None = None,
     ) -> None:
-        """`own`: the log of the service, if it has one."""
+        """`service_log`: the log of the service, if it has one."""
         self._log, self._transport, self._address, self._port = log, transport, address, port
-        self._route, self._head, self._own = route, head, own
+        self._route, self._head, self._own = route, head, service_log
         self._before = transport.sent
         self._began = time.monotonic()
 

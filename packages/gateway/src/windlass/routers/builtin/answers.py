@@ -52,12 +52,12 @@ class AnswerHead:
         """Whether the head can be passed on unchanged."""
         self._before = b"HTTP/1.1 %b%b%b" % (line[2], line[3] or b" ", rest)
 
-    def _end(self, fields: dict[bytes, bytes], old: bool) -> tuple[int, bytes]:
+    def _end(self, fields: dict[bytes, bytes], is_http_1_0: bool) -> tuple[int, bytes]:
         """Returns the body length, and the header line that declares it."""
         coding, length = fields.get(b"transfer-encoding"), fields.get(b"content-length")
         if length is not None and not CONTENT_LENGTH.fullmatch(length):
             raise Bad(502, "The length of its answer is not a number.")
-        if coding is not None and (old or coding.lower() != b"chunked"):
+        if coding is not None and (is_http_1_0 or coding.lower() != b"chunked"):
             raise Bad(502, "Its answer has a Transfer-Encoding other than chunked.")
         if self.status in _STATUSES_WITHOUT_LENGTH:
             return 0, b""
@@ -71,11 +71,13 @@ class AnswerHead:
             framing, body_length = b"", UNTIL_CLOSE
         return (0 if self.status in _STATUSES_WITHOUT_BODY else body_length), framing
 
-    def head(self, *, close: bool, plain: bool = False) -> bytes:
+    def head(self, *, closes_connection: bool, plain: bool = False) -> bytes:
         """Returns the head for the client. `plain`: the client is HTTP/1.0 and does not support chunked
         bodies."""
         framing = b"" if plain and self.length == CHUNKED_LENGTH else self._framing
-        return self._before + framing + (b"\r\nConnection: close\r\n\r\n" if close else b"\r\n\r\n")
+        return (
+            self._before + framing + (b"\r\nConnection: close\r\n\r\n" if closes_connection else b"\r\n\r\n")
+        )
 
     def switching(self) -> bytes:
         return self._before + b"\r\nConnection: Upgrade\r\nUpgrade: " + self.upgrade + b"\r\n\r\n"

@@ -162,10 +162,10 @@ class CertificateTable:
         id = self.find(name)
         return id is not None and self._facts[id].begins <= time.time() < self._facts[id].ends
 
-    def _add_certificate(self, id: str, facts: CertificateFacts) -> None:
+    def _add_certificate(self, id: str, certificate_facts: CertificateFacts) -> None:
         self._remove_certificate(id)
-        self._facts[id] = facts
-        for name in dict.fromkeys(facts.names):
+        self._facts[id] = certificate_facts
+        for name in dict.fromkeys(certificate_facts.names):
             self._by_name[name] = (*self._by_name.get(name, ()), id)
 
     def _remove_certificate(self, id: str) -> None:

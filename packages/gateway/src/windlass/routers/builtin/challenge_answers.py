@@ -15,9 +15,9 @@ class ChallengeAnswer(Struct, frozen=True):
     body: bytes
     status: int = 200
 
-    def rendered(self, fields: bytes, *, head_only: bool, close: bool) -> bytes:
+    def rendered(self, fields: bytes, *, head_only: bool, closes_connection: bool) -> bytes:
         head = (
             b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n"
             b"Cache-Control: no-store\r\n%b\r\n"
-        ) % (len(self.body), b"Connection: close\r\n" if close else b"")
+        ) % (len(self.body), b"Connection: close\r\n" if closes_connection else b"")
         return head if head_only else head + self.body

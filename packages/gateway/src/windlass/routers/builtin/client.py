@@ -35,8 +35,10 @@ class ClientConnection(SendingClient):
     """Whether the connection closes after the next answer, in any case."""
     __slots__ = ("_began", "_entry", "_large_head_bytes", "_weight")
 
-    def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
-        super().__init__(shared, find, port)
+    def __init__(
+        self, shared_state: SharedState, find_paths: Callable[[bytes], Paths | None], port: int
+    ) -> None:
+        super().__init__(shared_state, find_paths, port)
         self._began, self._weight = 0.0, 0
         """The start time of the request, and the number of requests for which its duration is a sample. A
         weight of 0 means that the request is not timed."""
@@ -146,7 +148,9 @@ class ClientConnection(SendingClient):
             self.attempts = Attempts(rules.retry, rules.budget, target)
         return page is None
 
-    def _await_answer(self, rules: CompiledRules, added: dict[bytes, bytes], *, is_passed: bool) -> None:
+    def _await_answer(
+        self, rules: CompiledRules, added_headers: dict[bytes, bytes], *, is_passed: bool
+    ) -> None:
         backend = self._backend
         sticky = backend.sticky if backend is not None and is_passed else None
         known = sticky.peer_of(self._fields.raw) if sticky is not None else None
@@ -179,16 +183,18 @@ class ClientConnection(SendingClient):
             return sticky.cookie_of(self._peer, is_secure=self.is_secure)
 
         seconds = rules.answer_seconds if is_passed else 0
-        awaiting = self.transport = RuledTransport(self.transport, added, give_back, cookie, compression)
+        awaiting = self.transport = RuledTransport(
+            self.transport, added_headers, give_back, cookie, compression
+        )
         if seconds:
             awaiting.wait(self._shared.loop.call_later(seconds, end))
 
-    def _continue(self, whole: bool) -> None:
-        """Handles the next request, or closes the connection. `whole`: the last request was received
+    def _continue(self, is_complete: bool) -> None:
+        """Handles the next request, or closes the connection. `is_complete`: the last request was received
         completely."""
-        if self.close or self._eof or not whole or self._shared.stopping:
+        if self.close or self._eof or not is_complete or self._shared.stopping:
             self.whole = True
-            if whole and not self._held.held:
+            if is_complete and not self._held.held:
                 self._phase = PARTING
                 self._since = self._shared.now
                 self.transport.close()
@@ -232,13 +238,13 @@ class ClientConnection(SendingClient):
                     self._entry.end(self.status)
                     self._entry = None
 
-    def switch(self, upstream: Upstream, head: bytes, rest: bytes) -> None:
+    def switch(self, upstream: Upstream, head: bytes, remaining_data: bytes) -> None:
         """Called when the protocol switches. Replaces the request handling by a byte pipe between client and
         instance."""
         backend, peer = self._backend, self._peer
         assert backend is not None
         assert peer is not None
-        self.transport.write(head + rest)
+        self.transport.write(head + remaining_data)
         if self.attempts is not None:
             self._end_attempts(self.attempts)
         ours = PipeEnd(self.transport, paused=self._paused, blocked=self._blocked)
@@ -290,7 +296,7 @@ class ClientConnection(SendingClient):
         close = self._decide_close()
         fields = self._fields.raw
         if not (self._phase is LOST or self.transport.is_closing()):
-            self.transport.write(page.rendered(fields, head_only=self.head_only, close=close))
+            self.transport.write(page.rendered(fields, head_only=self.head_only, closes_connection=close))
             self._served = True
             if close:
                 self._continue(self.whole)
@@ -316,7 +322,7 @@ class ClientConnection(SendingClient):
         self._shared.connections.refuse(str(status))
         if not (self._phase is LOST or self.transport.is_closing()):
             page = pages.bad_request(status, message)
-            self.transport.write(page.rendered(b"", head_only=False, close=True))
+            self.transport.write(page.rendered(b"", head_only=False, closes_connection=True))
             self._hang_up()
         if entry is not None:
             entry.end(status)

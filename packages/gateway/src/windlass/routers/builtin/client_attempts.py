@@ -26,9 +26,11 @@ _NO_ATTEMPTS: Final = Attempts()
 class SendingClient(InstanceClient):
     __slots__ = ("_backend", "_dial", "_dials", "_find", "_peer")
 
-    def __init__(self, shared: SharedState, find: Callable[[bytes], Paths | None], port: int) -> None:
-        super().__init__(shared, port)
-        self._find = find
+    def __init__(
+        self, shared_state: SharedState, find_paths: Callable[[bytes], Paths | None], port: int
+    ) -> None:
+        super().__init__(shared_state, port)
+        self._find = find_paths
         # The request in progress
         self._backend: Backend | None = None
         self._peer: Peer | None = None

@@ -26,9 +26,9 @@ _NO_FIELDS: Final = Fields(b"\0", False)
 class RequestReader(GatewaySocket):
     __slots__ = ("_body", "_fields", "_longest_line")
 
-    def __init__(self, shared: SharedState, port: int) -> None:
-        super().__init__(shared, port)
-        self._longest_line = shared.bounds.target_bytes
+    def __init__(self, shared_state: SharedState, port: int) -> None:
+        super().__init__(shared_state, port)
+        self._longest_line = shared_state.bounds.target_bytes
         self._fields = _NO_FIELDS
         """The parsed headers of the last request. The next request of a client usually has the same
         headers."""

@@ -33,8 +33,8 @@ _READ_ERRORS: Final = (OSError, RuntimeError)
 class SiteClient(RequestReader):
     __slots__ = ("_sent", "added", "close", "status")
 
-    def __init__(self, shared: SharedState, port: int) -> None:
-        super().__init__(shared, port)
+    def __init__(self, shared_state: SharedState, port: int) -> None:
+        super().__init__(shared_state, port)
         self._sent = b""
         """All bytes of the request that were sent to the instance. Empty once the request cannot be
         repeated."""
@@ -51,7 +51,7 @@ class SiteClient(RequestReader):
         """Answers the request in progress with an error page of the router."""
         raise NotImplementedError
 
-    def _continue(self, whole: bool) -> None:
+    def _continue(self, is_complete: bool) -> None:
         """Handles the next request, or closes the connection."""
         raise NotImplementedError
 
@@ -97,7 +97,7 @@ class SiteClient(RequestReader):
             return
         self.status = answer.status
         close = self._decide_close()
-        head = with_lines(self._shared.sites.head(answer, close=close), self.added)
+        head = with_lines(self._shared.sites.head(answer, closes_connection=close), self.added)
         if answer.file is not None:
             self.transport.write(head)
             stream = self._upstream = SiteStream(self, self._shared)
@@ -139,9 +139,9 @@ class SiteStream:
         "blocked",
     )
 
-    def __init__(self, client: SiteClient, shared: SharedState) -> None:
+    def __init__(self, client: SiteClient, shared_state: SharedState) -> None:
         self._client: SiteClient | None = client
-        self._shared = shared
+        self._shared = shared_state
         self._file: SharedFile | None = None
         self._at = self._end = 0
         self._is_paused = self._is_reading = False

@@ -61,14 +61,14 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
         "whole",
     )
 
-    def __init__(self, shared: SharedState, port: int) -> None:
+    def __init__(self, shared_state: SharedState, port: int) -> None:
         """`port`: the port that the client connected to."""
-        self._shared = shared
+        self._shared = shared_state
         self._port = port
         self._address = b""
         """The client's address; empty until it is known."""
         self._phase = IDLE
-        self._held = HeadBuffer(shared.bounds.head_bytes, shared.bounds.target_bytes)
+        self._held = HeadBuffer(shared_state.bounds.head_bytes, shared_state.bounds.target_bytes)
         """Received bytes of requests that wait for the request in progress."""
         self._eof = False
         """Whether the client has closed its sending direction. It may have disconnected, or be waiting for
@@ -87,7 +87,7 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
         self._served = False
         """Whether the client has received an answer. Its idle limit is then longer than before its first
         request."""
-        self._since = self._opened = shared.loop.time()
+        self._since = self._opened = shared_state.loop.time()
         """The time since which the gateway has been waiting for the client."""
         self.times = DEFAULT_TIMES
         """The time limits of the route of the last request."""
@@ -145,7 +145,9 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
         if admission is Admission.NONE:
             transport.abort()
         elif admission is Admission.FULL:
-            transport.write(pages.too_many_connections().rendered(b"", head_only=False, close=True))
+            transport.write(
+                pages.too_many_connections().rendered(b"", head_only=False, closes_connection=True)
+            )
             self._hang_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -256,12 +258,12 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
 
     # Handing over
 
-    def continue_after(self, waited: ClientWait, address: str) -> None:
+    def continue_after(self, client_wait: ClientWait, address: str) -> None:
         """Continues the connection of a client with this address, and the idle time that another process has
         measured before the handover."""
         self._address = address.encode()
-        self._served = waited.served
-        self._since -= waited.seconds
+        self._served = client_wait.served
+        self._since -= client_wait.seconds
 
     def _waits_for_nothing(self) -> bool:
         """Returns whether the connection is idle between two requests, with all bytes of the last answer
@@ -281,11 +283,11 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
         self._give_away(give)
         return True
 
-    def _give_away(self, give: GiveAway) -> None:
+    def _give_away(self, give_away: GiveAway) -> None:
         """Passes the connection to another process. Aborting the transport only closes this process's
         descriptor."""
         self.transport.pause_reading()
-        give(self._port, os.dup(self.transport.get_extra_info("socket").fileno()), self._client_wait())
+        give_away(self._port, os.dup(self.transport.get_extra_info("socket").fileno()), self._client_wait())
         self.transport.abort()
 
     def _client_wait(self) -> ClientWait:

@@ -85,19 +85,19 @@ class CompressedBody:
         transport: Any,
         bounds: Bounds,
         length: int,
-        done: Callable[[Any], None],
-        running: Compressors,
+        on_done: Callable[[Any], None],
+        compressors: Compressors,
         yield_turn: Callable[[], None],
     ) -> None:
-        """`length`: the length of the body; -1 if it is sent in chunks. `done` gives the transport back.
+        """`length`: the length of the body; -1 if it is sent in chunks. `on_done` gives the transport back.
         `yield_turn` lets other clients run before the next piece comes."""
-        self._transport, self._done, self._running = transport, done, running
+        self._transport, self._done, self._running = transport, on_done, compressors
         self._yield = yield_turn
         self._compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY)
         self._chunks = Chunks(bounds, plain=True) if length == _UNKNOWN_LENGTH else None
         self._left = length
         self._is_running = True
-        running.count += 1
+        compressors.count += 1
 
     def write(self, data: bytes) -> None:
         packed = self.pack(data)
@@ -141,15 +141,15 @@ class AnswerCompression:
     def __init__(
         self,
         bounds: Bounds,
-        running: Compressors,
-        done: Callable[[Any], None],
+        compressors: Compressors,
+        on_done: Callable[[Any], None],
         yield_turn: Callable[[], None],
         *,
         is_wanted: bool,
     ) -> None:
-        """`done` sets the client's transport. `yield_turn`: see `CompressedBody`. `is_wanted`: whether the
+        """`on_done` sets the client's transport. `yield_turn`: see `CompressedBody`. `is_wanted`: whether the
         client takes gzip."""
-        self._bounds, self._running, self._done, self._is_wanted = bounds, running, done, is_wanted
+        self._bounds, self._running, self._done, self._is_wanted = bounds, compressors, on_done, is_wanted
         self._yield = yield_turn
 
     def packed(self, data: bytes, transport: Any) -> bytes:

@@ -100,16 +100,18 @@ def _context_bytes(chain: int) -> int:
 
 
 class HttpsPort:
-    def __init__(self, shared: SharedState, listening: socket.socket, make_client: MakeClient) -> None:
-        self.shared = shared
-        self.listening = listening
+    def __init__(
+        self, shared_state: SharedState, listening_socket: socket.socket, make_client: MakeClient
+    ) -> None:
+        self.shared = shared_state
+        self.listening = listening_socket
         self.make_client = make_client
-        self.contexts = TlsContexts(shared.certificates)
+        self.contexts = TlsContexts(shared_state.certificates)
         self.greetings = ConnectionTable(
-            "gateway, TLS handshakes", shared.bounds, shared.connections.trusts, self._log_names
+            "gateway, TLS handshakes", shared_state.bounds, shared_state.connections.trusts, self._log_names
         )
         """The connections whose handshake is not complete."""
-        self.greetings.limit = shared.bounds.handshakes
+        self.greetings.limit = shared_state.bounds.handshakes
         self.greetings.start()
         self._refused_names: Counter[str] = Counter()
         self._log_at = 0.0
@@ -330,7 +332,7 @@ class Greeting:
         self._unwatch()
         self._port.greetings.refuse("no TLS")
         if data[:1].isalpha():
-            self._send_last(pages.only_https().rendered(b"", head_only=False, close=True))
+            self._send_last(pages.only_https().rendered(b"", head_only=False, closes_connection=True))
         elif data[0] == HANDSHAKE_RECORD:
             self._send_alert(_DECODE_ERROR)
         else:
@@ -357,18 +359,18 @@ class Greeting:
     # The handshake
 
     def _begin_later(
-        self, make: Callable[[], ssl.SSLContext], client: Callable[[], asyncio.Protocol]
+        self, create_context: Callable[[], ssl.SSLContext], client: Callable[[], asyncio.Protocol]
     ) -> None:
-        self._shared.connections.turns.wait(lambda: self._begin_handshake(make, client))
+        self._shared.connections.turns.wait(lambda: self._begin_handshake(create_context, client))
 
     def _begin_handshake(
-        self, make: Callable[[], ssl.SSLContext], client: Callable[[], asyncio.Protocol]
+        self, create_context: Callable[[], ssl.SSLContext], client: Callable[[], asyncio.Protocol]
     ) -> None:
         if self._connection.fileno() < 0:
             return  # it was closed while it waited for its turn
         try:
             shared = self._shared
-            tls = TlsLayer(shared.loop, make(), client, self._end_handshake, shared.bounds)
+            tls = TlsLayer(shared.loop, create_context(), client, self._end_handshake, shared.bounds)
         except (LookupError, OSError, ValueError) as error:
             _log.error("a certificate cannot be served", extra={"reason": str(error)})
             self._send_alert(_INTERNAL_ERROR)

@@ -24,11 +24,17 @@ class OwnPage:
         self._page, self._text = page, text
         self.status = page.status
 
-    def rendered(self, fields: bytes, *, head_only: bool, close: bool) -> bytes:
+    def rendered(self, fields: bytes, *, head_only: bool, closes_connection: bool) -> bytes:
         page = self._page
         if not preferences_of(fields).html:
-            return page.rendered(fields, head_only=head_only, close=close)
+            return page.rendered(fields, head_only=head_only, closes_connection=closes_connection)
         text = _PLACEHOLDER.sub(
             lambda mark: html.escape(str(getattr(page, mark[1]))), self._text, count=_MAX_REPLACED
         )
-        return page.rendered_as("text/html; charset=utf-8", text, head_only=head_only, close=close, policy="")
+        return page.rendered_as(
+            "text/html; charset=utf-8",
+            text,
+            head_only=head_only,
+            closes_connection=closes_connection,
+            policy="",
+        )

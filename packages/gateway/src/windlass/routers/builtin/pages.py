@@ -65,13 +65,13 @@ class ErrorPage(Struct, frozen=True):
     location: str = ""
     """Value of Location for a redirect; empty for no such header."""
 
-    def rendered(self, fields: bytes, *, head_only: bool, close: bool) -> bytes:
+    def rendered(self, fields: bytes, *, head_only: bool, closes_connection: bool) -> bytes:
         """Renders the answer. The Accept header among the request's `fields` chooses the format."""
         kind, text = self._text(fields)
-        return self.rendered_as(kind, text, head_only=head_only, close=close)
+        return self.rendered_as(kind, text, head_only=head_only, closes_connection=closes_connection)
 
     def rendered_as(
-        self, kind: str, text: str, *, head_only: bool, close: bool, policy: str = _POLICY
+        self, kind: str, text: str, *, head_only: bool, closes_connection: bool, policy: str = _POLICY
     ) -> bytes:
         """Renders the answer with a text of a media type."""
         body = text.encode()
@@ -90,7 +90,7 @@ class ErrorPage(Struct, frozen=True):
             lines.append(f"Allow: {self.allow}")
         if self.location:
             lines.append(f"Location: {self.location}")
-        if close:
+        if closes_connection:
             lines.append("Connection: close")
         head = "\r\n".join([*lines, "", ""]).encode()
         return head if head_only else head + body
@@ -221,12 +221,12 @@ def https_only(title: str, location: str) -> ErrorPage:
     return ErrorPage(308, f"{title} is reached by HTTPS", f"Its address is {location}.", location=location)
 
 
-def served_elsewhere(title: str, at: ServedElsewhere) -> ErrorPage:
+def served_elsewhere(title: str, host: ServedElsewhere) -> ErrorPage:
     """Returns the page for a service whose instances are reachable through another machine's gateway only.
     Status 421 (Misdirected Request) means that a retry at this gateway does not help."""
-    gateway = at.url or "the gateway there"
+    gateway = host.url or "the gateway there"
     return ErrorPage(
-        421, f"{title} is not served here", f"It runs on the machine {at.machine}: use {gateway}."
+        421, f"{title} is not served here", f"It runs on the machine {host.machine}: use {gateway}."
     )
 
 

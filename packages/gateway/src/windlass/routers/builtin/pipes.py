@@ -121,25 +121,26 @@ class Pipe(BusyConnection):
 
     def __init__(
         self,
-        shared: SharedState,
+        shared_state: SharedState,
         peer: Peer,
         client: PipeEnd,
         instance: PipeEnd,
-        ended: Callable[[], None],
-        before: OpenConnection,
+        on_end: Callable[[], None],
+        http_connection: OpenConnection,
         organization: str = "",
     ) -> None:
-        """`peer.active` already includes this pipe. `ended` is called when both ends are closed. `before`:
-        the entry of the client's connection in the connection table, which the pipe replaces.
+        """`peer.active` already includes this pipe. `on_end` is called when both ends are closed.
+        `http_connection`: the entry of the client's connection in the connection table, which the pipe
+        replaces.
         `organization`: that of the instance."""
-        self._shared = shared
+        self._shared = shared_state
         self._organization = organization
-        self.network = before.network
+        self.network = http_connection.network
         self._peer = peer
         self._ends = (client, instance)
         self._left = 2 - client.lost - instance.lost
-        self._ended = ended
-        shared.connections.replace(before, self)
+        self._ended = on_end
+        shared_state.connections.replace(http_connection, self)
         peer.cuts.add(self.abort)
         for end in self._ends:
             enable_keepalive(end.transport)
@@ -188,12 +189,12 @@ class Caller(PipeEnd, BusyConnection):
 
     __slots__ = ("_active", "_backend", "_dial", "_entry", "_peer", "_port", "_shared", "_tried", "network")
 
-    def __init__(self, shared: SharedState, backend: Backend | None, port: int) -> None:
+    def __init__(self, shared_state: SharedState, backend: Backend | None, port: int) -> None:
         """`port`: the port that the client connected to."""
         super().__init__()
         self.network = ""
         self._active = False
-        self._shared = shared
+        self._shared = shared_state
         self._backend = backend
         self._port = port
         self._entry: RequestEntry | None = None

@@ -18,15 +18,15 @@ class ProxiedConnection(asyncio.Protocol):
     __slots__ = ("_begin", "_data", "_shared", "_since", "_transport", "network")
 
     def __init__(
-        self, shared: SharedState, transport: Any, address: str, begin: Callable[[str], Any]
+        self, shared_state: SharedState, transport: Any, address: str, begin: Callable[[str], Any]
     ) -> None:
         """`begin` makes the client's connection begin with its address, and returns its protocol."""
-        self._shared, self._transport, self._begin = shared, transport, begin
+        self._shared, self._transport, self._begin = shared_state, transport, begin
         self._data = b""
-        self._since = shared.loop.time()
+        self._since = shared_state.loop.time()
         self.network = network_of(address)
         transport.set_protocol(self)
-        if shared.stopping or shared.connections.admit(self) is not Admission.FREE:
+        if shared_state.stopping or shared_state.connections.admit(self) is not Admission.FREE:
             self.abort()
 
     # In the connection table

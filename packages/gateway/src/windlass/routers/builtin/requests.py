@@ -59,14 +59,14 @@ class Fields:
         "upgrade",
     )
 
-    def __init__(self, raw: bytes, old: bool) -> None:
+    def __init__(self, raw: bytes, is_http_1_0: bool) -> None:
         self.raw = raw
-        self.old = old
+        self.old = is_http_1_0
         self.host = b""
         """Host name in lower case, without port; empty if the request has none."""
         self.length = 0
         """Body length, or `CHUNKED_LENGTH`."""
-        self.close = old
+        self.close = is_http_1_0
         self.upgrade = b""
         self.id = b""
         """The client's request id, if valid."""
@@ -76,9 +76,9 @@ class Fields:
         """The router's own header lines in `passed`, before and after the client's lines."""
         self._changing: AroundValue | None = None
 
-    def pass_on(self, before: bytes, plain: bytes, after: bytes) -> None:
-        self.passed = before + plain + after
-        self._before, self._after = before, after
+    def pass_on(self, text_before: bytes, plain: bytes, text_after: bytes) -> None:
+        self.passed = text_before + plain + text_after
+        self._before, self._after = text_before, text_after
 
     def vary(self, head: bytes, first: int) -> bool:
         """Adopts new values of headers that the router does not interpret.
@@ -143,16 +143,18 @@ class AroundValue(NamedTuple):
     passed_after: bytes
 
 
-def _split_around(lines: list[bytes], place: int, name: bytes) -> tuple[bytes, bytes]:
-    return LINE_END.join([*lines[:place], name]), LINE_END.join([b"", *lines[place + 1 :]])
+def _split_around(lines: list[bytes], position: int, name: bytes) -> tuple[bytes, bytes]:
+    return LINE_END.join([*lines[:position], name]), LINE_END.join([b"", *lines[position + 1 :]])
 
 
-def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds, scheme: bytes = b"http") -> Fields:
+def check_headers(
+    raw: bytes, is_http_1_0: bool, client: bytes, bounds: Bounds, scheme: bytes = b"http"
+) -> Fields:
     """Parses and validates the headers of a request. `raw` is the head without the request line; `client` is
     the client's address, `scheme` that of the connection: `http` or `https`."""
     block = raw[:-4]
     check_fields(block, bounds)
-    fields = Fields(raw, old)
+    fields = Fields(raw, is_http_1_0)
     low = block.lower()
     kept, at = [], 0
     meant: dict[bytes, bytes] = {}
@@ -166,13 +168,13 @@ def check_headers(raw: bytes, old: bool, client: bytes, bounds: Bounds, scheme: 
     kept.append(block[at:])
     rest = b"".join(kept)
 
-    fields.length = body_length(meant, old)
-    fields.host = named_host(meant, old)
+    fields.length = body_length(meant, is_http_1_0)
+    fields.host = named_host(meant, is_http_1_0)
     if b"connection" in meant:
         tokens = _tokens(meant[b"connection"])
         if not tokens <= _KNOWN_CONNECTION_TOKENS:
             rest = _remove_fields(rest, tokens - _KNOWN_CONNECTION_TOKENS)
-        fields.close = old or b"close" in tokens
+        fields.close = is_http_1_0 or b"close" in tokens
         _set_upgrade(fields, meant, tokens)
     if b"x-request-id" in meant and _REQUEST_ID_PATTERN.fullmatch(meant[b"x-request-id"]):
         fields.id = meant[b"x-request-id"]
@@ -203,7 +205,9 @@ def _remove_fields(block: bytes, tokens: frozenset[bytes]) -> bytes:
     return without_fields(block, tokens)
 
 
-def _set_passed(fields: Fields, meant: dict[bytes, bytes], rest: bytes, client: bytes, scheme: bytes) -> None:
+def _set_passed(
+    fields: Fields, meant: dict[bytes, bytes], other_lines: bytes, client: bytes, scheme: bytes
+) -> None:
     host = meant.get(b"host", b"")
     lines = []
     if fields.length == CHUNKED_LENGTH:
@@ -215,7 +219,7 @@ def _set_passed(fields: Fields, meant: dict[bytes, bytes], rest: bytes, client: 
     elif b"te" in meant and b"trailers" in _tokens(meant[b"te"]):
         lines.append(b"\r\nConnection: TE\r\nTE: trailers")
     lines.append(_forwarded_fields(client, host, scheme))
-    fields.pass_on(b"\r\nHost: " + (host or b"localhost"), rest, b"".join(lines))
+    fields.pass_on(b"\r\nHost: " + (host or b"localhost"), other_lines, b"".join(lines))
 
 
 @lru_cache(4096)

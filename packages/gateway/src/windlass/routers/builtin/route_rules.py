@@ -49,11 +49,15 @@ class RuledPage:
         self._page, self._lines = page, lines
         self.status = page.status if page else 204
 
-    def rendered(self, fields: bytes, *, head_only: bool, close: bool) -> bytes:
+    def rendered(self, fields: bytes, *, head_only: bool, closes_connection: bool) -> bytes:
         if self._page is None:
-            head = b"HTTP/1.1 204 No Content\r\n" + (b"Connection: close\r\n" if close else b"") + b"\r\n"
+            head = (
+                b"HTTP/1.1 204 No Content\r\n"
+                + (b"Connection: close\r\n" if closes_connection else b"")
+                + b"\r\n"
+            )
         else:
-            head = self._page.rendered(fields, head_only=head_only, close=close)
+            head = self._page.rendered(fields, head_only=head_only, closes_connection=closes_connection)
         first, _, rest = head.partition(b"\r\n")
         return first + self._lines + b"\r\n" + rest
 
@@ -260,13 +264,13 @@ class RuledTransport:
     def __init__(
         self,
         transport: Any,
-        added: dict[bytes, bytes],
-        done: Callable[[Any], None],
+        added_headers: dict[bytes, bytes],
+        on_done: Callable[[Any], None],
         cookie: Callable[[], bytes],
         compression: AnswerCompression | None,
     ) -> None:
         """`cookie` returns a further header line for the answer."""
-        self._transport, self._added, self._done = transport, added, done
+        self._transport, self._added, self._done = transport, added_headers, on_done
         self._cookie, self._compression = cookie, compression
         self._timer: TimerHandle | None = None
 
@@ -296,11 +300,11 @@ class RuledTransport:
         return getattr(self._transport, name)
 
 
-def _with_headers(data: bytes, added: dict[bytes, bytes], cookie: bytes) -> bytes:
+def _with_headers(data: bytes, added_headers: dict[bytes, bytes], cookie: bytes) -> bytes:
     head, end, body = data.partition(b"\r\n\r\n")
     first, _, fields = head.partition(b"\r\n")
-    kept = without_fields(b"\r\n" + fields, added.keys() - _JOINED_FIELDS) if fields else b""
-    return first + kept + b"".join(added.values()) + cookie + end + body
+    kept = without_fields(b"\r\n" + fields, added_headers.keys() - _JOINED_FIELDS) if fields else b""
+    return first + kept + b"".join(added_headers.values()) + cookie + end + body
 
 
 class LimitedBody:

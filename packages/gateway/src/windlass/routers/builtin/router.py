@@ -103,14 +103,14 @@ class BuiltinRouter:
         *,
         bounds: Bounds | None = None,
         trusts: Callable[[str], bool] = lambda network: False,
-        inherited: Sockets | None = None,
+        inherited_sockets: Sockets | None = None,
         is_complete: bool = True,
         store: CertificateStore | None = None,
         https_port: int = 0,
     ) -> None:
         """`port`: 0 chooses a free port, which the property `port` returns after the start. `trusts` returns
         whether an address belongs to a trusted proxy, which is exempt from the connection limit per address.
-        `inherited`: sockets that already listen. `is_complete`: False if routes may be missing until
+        `inherited_sockets`: sockets that already listen. `is_complete`: False if routes may be missing until
         `complete` is called. `store`: where certificates are kept; in memory by default. `https_port`: 0 for
         no HTTPS."""
         self._host = host
@@ -125,7 +125,7 @@ class BuiltinRouter:
         self._shared.is_complete = is_complete
         self._table = RoutingTable(self._shared.peer)
         self._listening: dict[str, Servers] = {}
-        self._inherited = inherited or {}
+        self._inherited = inherited_sockets or {}
         self._changing = asyncio.Lock()
         self._log_file = ""
         self._dropped_before = 0
@@ -343,10 +343,10 @@ class BuiltinRouter:
                 sockets[_OTHER_FAMILY, port] = held
         return sockets
 
-    def leave(self, give: GiveAway) -> None:
-        """Stops accepting connections. Passes each client connection to `give` as soon as it is idle. Tunnels
-        and pipes stay in this process until they end."""
-        self._shared.give = give
+    def leave(self, give_away: GiveAway) -> None:
+        """Stops accepting connections. Passes each client connection to `give_away` as soon as it is idle.
+        Tunnels and pipes stay in this process until they end."""
+        self._shared.give = give_away
         self._shared.answers_until = self._shared.loop.time() + _LAST_REQUESTS
         for held in self._listening.values():
             for server in held.values():
@@ -359,22 +359,22 @@ class BuiltinRouter:
             if isinstance(client, TlsClient):
                 client.leave()
 
-    def adopt(self, connection: socket.socket, port: int, waited: ClientWait) -> None:
+    def adopt(self, connection: socket.socket, port: int, client_wait: ClientWait) -> None:
         """Continues an idle client connection that another process has handed over."""
-        if waited.secure is not None:
-            client = self._relayed_connection(waited.secure, port)
-            self._shared.do(self._adopt_connection(connection, client, waited))
+        if client_wait.secure is not None:
+            client = self._relayed_connection(client_wait.secure, port)
+            self._shared.do(self._adopt_connection(connection, client, client_wait))
             return
         make = self._client_connection if port == self._port else self._protocol_for(port)
-        self._shared.do(self._adopt_connection(connection, make(), waited))
+        self._shared.do(self._adopt_connection(connection, make(), client_wait))
 
     async def _adopt_connection(
-        self, connection: socket.socket, protocol: asyncio.Protocol, waited: ClientWait
+        self, connection: socket.socket, protocol: asyncio.Protocol, client_wait: ClientWait
     ) -> None:
         if isinstance(protocol, ClientConnection):
-            origin = waited.secure
-            told = origin.address if origin else waited.address or str(connection.getpeername()[0])
-            protocol.continue_after(waited, told)
+            origin = client_wait.secure
+            told = origin.address if origin else client_wait.address or str(connection.getpeername()[0])
+            protocol.continue_after(client_wait, told)
         connection.setblocking(False)
         await self._shared.loop.connect_accepted_socket(lambda: protocol, connection)
 
@@ -481,9 +481,9 @@ class BuiltinRouter:
         return protocol
 
 
-async def _start_server(listening: Any, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Server:
+async def _start_server(listening_socket: Any, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Server:
     with ExitStack() as undo:
-        undo.callback(listening.close)
-        server = await asyncio.get_running_loop().create_server(protocol, sock=listening, backlog=2048)
+        undo.callback(listening_socket.close)
+        server = await asyncio.get_running_loop().create_server(protocol, sock=listening_socket, backlog=2048)
         undo.pop_all()
     return server

@@ -174,15 +174,16 @@ class SharedState:
     def dial(
         self,
         peer: Peer,
-        make: Callable[[], P],
-        done: Callable[[P], None],
-        refused: Callable[[Peer], None],
+        create_protocol: Callable[[], P],
+        on_connected: Callable[[P], None],
+        on_refused: Callable[[Peer], None],
         seconds: float = 0,
     ) -> asyncio.Task[None]:
-        """Connects to an endpoint. Calls `done` with the new protocol object, or `refused` on failure.
+        """Connects to an endpoint. Calls `on_connected` with the new protocol object, or `on_refused` on
+        failure.
         `seconds`: a time limit in place of the usual one. Returns the task, for `leave_dial`."""
         seconds = seconds or self.bounds.connect_seconds
-        return self.do(self._connect_to_peer(peer, make, done, refused, seconds))
+        return self.do(self._connect_to_peer(peer, create_protocol, on_connected, on_refused, seconds))
 
     @staticmethod
     def leave_dial(peer: Peer, dial: asyncio.Task[None]) -> None:
@@ -205,9 +206,9 @@ class SharedState:
     async def _connect_to_peer(
         self,
         peer: Peer,
-        make: Callable[[], P],
-        done: Callable[[P], None],
-        refused: Callable[[Peer], None],
+        create_protocol: Callable[[], P],
+        on_connected: Callable[[P], None],
+        on_refused: Callable[[Peer], None],
         seconds: float,
     ) -> None:
         endpoint = peer.endpoint
@@ -215,15 +216,17 @@ class SharedState:
             async with asyncio.timeout(seconds):
                 if endpoint.network:
                     connected = await connect(endpoint.network, endpoint.address, endpoint.port)
-                    _, protocol = await self.loop.create_connection(make, sock=connected)
+                    _, protocol = await self.loop.create_connection(create_protocol, sock=connected)
                 else:
-                    _, protocol = await self.loop.create_connection(make, endpoint.address, endpoint.port)
+                    _, protocol = await self.loop.create_connection(
+                        create_protocol, endpoint.address, endpoint.port
+                    )
         except (OSError, TimeoutError) as error:
             peer.refused(self.loop.time(), self.bounds.pause_seconds, str(error) or "no answer in time")
-            refused(peer)
+            on_refused(peer)
         else:
             peer.answered()
-            done(protocol)
+            on_connected(protocol)
 
     def do(self, action: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(action)

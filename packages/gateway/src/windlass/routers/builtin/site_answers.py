@@ -79,7 +79,7 @@ class SiteServer:
         second = int(time.time())
         if content.second != second:
             content.second = second
-            content.head = self.head(SiteAnswer(200, content.whole), close=False)
+            content.head = self.head(SiteAnswer(200, content.whole), closes_connection=False)
         return content.head + body
 
     def answer(self, request: SiteRequest) -> SiteAnswer | ErrorPage:
@@ -134,11 +134,11 @@ class SiteServer:
         answer.file, answer.begin, answer.end = file, begin, end
         return answer
 
-    def head(self, answer: SiteAnswer, *, close: bool) -> bytes:
+    def head(self, answer: SiteAnswer, *, closes_connection: bool) -> bytes:
         second = int(time.time())
         if second != self._second:
             self._second, self._date = second, f"Date: {formatdate(second, usegmt=True)}\r\n".encode()
-        end = b"Connection: close\r\n\r\n" if close else b"\r\n"
+        end = b"Connection: close\r\n\r\n" if closes_connection else b"\r\n"
         return b"".join((_FIRST_LINES[answer.status], self._date, answer.lines, end))
 
 

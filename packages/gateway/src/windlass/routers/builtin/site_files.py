@@ -79,20 +79,20 @@ class SharedFile:
         if not self._users:
             os.close(self._file)
 
-    def read_now(self, at: int, size: int) -> bytearray | None:
+    def read_now(self, position: int, size: int) -> bytearray | None:
         """Returns a piece of the file, or the beginning of the piece, from the kernel's page cache. Returns
         None if the piece is not cached or cannot be read. An empty result is the end of the file."""
         piece = bytearray(size)
         try:
-            count = os.preadv(self._file, [piece], at, os.RWF_NOWAIT)
+            count = os.preadv(self._file, [piece], position, os.RWF_NOWAIT)
         except OSError:  # usually because the piece is not in the page cache
             return None
         if count < size:
             del piece[count:]
         return piece
 
-    def read(self, at: int, size: int) -> bytes:
-        return os.pread(self._file, size, at)
+    def read(self, position: int, size: int) -> bytes:
+        return os.pread(self._file, size, position)
 
 
 class SiteFiles:

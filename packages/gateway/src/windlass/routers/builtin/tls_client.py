@@ -29,8 +29,8 @@ class TlsClient(ClientConnection):
 
     def __init__(
         self,
-        shared: SharedState,
-        find: Callable[[bytes], Paths | None],
+        shared_state: SharedState,
+        find_paths: Callable[[bytes], Paths | None],
         port: int,
         names: Sequence[str],
         address: str,
@@ -39,7 +39,7 @@ class TlsClient(ClientConnection):
     ) -> None:
         """`names`: the names of the certificate that the client has seen. `address`: the client's address.
         `is_relayed`: whether another process encrypts and decrypts."""
-        super().__init__(shared, find, port)
+        super().__init__(shared_state, find_paths, port)
         self._address = address.encode()
         self._names = tuple(names)
         self._covered = b""
@@ -80,22 +80,22 @@ class TlsClient(ClientConnection):
         wait = super()._client_wait()
         return replace(wait, secure=SecureOrigin(wait.address, self._names))
 
-    def _give_away(self, give: GiveAway) -> None:
+    def _give_away(self, give_away: GiveAway) -> None:
         if self.transport.can_write_eof():
-            super()._give_away(give)  # a connection whose TLS is in an earlier process
+            super()._give_away(give_away)  # a connection whose TLS is in an earlier process
             return
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        give(self._port, theirs.detach(), self._client_wait())
+        give_away(self._port, theirs.detach(), self._client_wait())
         self._phase = LOST
         end = PipeEnd(self.transport, paused=self._paused, blocked=self._blocked)
         self.transport.set_protocol(end)
         self._shared.do(self._relay(end, ours))
 
-    async def _relay(self, pipe_end: PipeEnd, ours: socket.socket) -> None:
+    async def _relay(self, pipe_end: PipeEnd, own_socket: socket.socket) -> None:
         """Passes decrypted bytes between the client and the successor until one of them closes."""
         shared = self._shared
-        transport, other = await shared.loop.create_unix_connection(PipeEnd, sock=ours)
+        transport, other = await shared.loop.create_unix_connection(PipeEnd, sock=own_socket)
         if pipe_end.lost:
             shared.connections.remove(self)
             transport.abort()

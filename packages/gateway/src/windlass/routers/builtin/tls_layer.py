@@ -46,13 +46,13 @@ class TlsLayer(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         context: ssl.SSLContext,
         begin: Callable[[], asyncio.Protocol],
-        ended: Callable[[str], None],
+        on_end: Callable[[str], None],
         bounds: Bounds,
     ) -> None:
-        """`begin` returns the protocol of the connection after its handshake. `ended` is called at the end of
-        the handshake, with the reason if it has failed."""
+        """`begin` returns the protocol of the connection after its handshake. `on_end` is called at the end
+        of the handshake, with the reason if it has failed."""
         self._loop = loop
-        self._begin, self._ended = begin, ended
+        self._begin, self._ended = begin, on_end
         self._bounds = bounds
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)

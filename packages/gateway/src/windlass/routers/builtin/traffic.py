@@ -59,8 +59,8 @@ class Traffic:
         self._last = now
         return now
 
-    def end(self, began: float, weight: int) -> None:
+    def end(self, started_at: float, weight: int) -> None:
         """Records the duration of a timed request, with its weight."""
-        seconds = monotonic() - began
+        seconds = monotonic() - started_at
         self.buckets[bisect_left(LATENCY_BOUNDS, seconds)] += weight
         self.seconds += seconds * weight

@@ -47,8 +47,8 @@ class InstanceClient(SiteClient):
 
     __slots__ = ("attempts", "head_only")
 
-    def __init__(self, shared: SharedState, port: int) -> None:
-        super().__init__(shared, port)
+    def __init__(self, shared_state: SharedState, port: int) -> None:
+        super().__init__(shared_state, port)
         self.head_only = False
         self.attempts: Attempts | None = None
         """The attempts of the request in progress, if it may have further ones or had some."""
@@ -86,7 +86,7 @@ class InstanceClient(SiteClient):
         sent once more."""
         raise NotImplementedError
 
-    def switch(self, upstream: Upstream, head: bytes, rest: bytes) -> None:
+    def switch(self, upstream: Upstream, head: bytes, remaining_data: bytes) -> None:
         """Called when the protocol switches. From then on, bytes are passed on without interpretation."""
         raise NotImplementedError
 
@@ -112,13 +112,13 @@ class Upstream(asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, shared: SharedState, peer: Peer) -> None:
-        self._shared = shared
+    def __init__(self, shared_state: SharedState, peer: Peer) -> None:
+        self._shared = shared_state
         self.peer = peer
         self.client: InstanceClient | None = None
         """The client whose request is in progress."""
         self.lost = self.paused = self.blocked = False
-        self.since = shared.now
+        self.since = shared_state.now
         self._held = HeadBuffer(READ_AHEAD_BYTES, READ_AHEAD_BYTES)
         self._answer: AnswerHead | None = None
         """The last parsed head. It is reused if the next answer begins with the same bytes."""
@@ -128,7 +128,7 @@ class Upstream(asyncio.Protocol):
         self._has_continued = False
         """Whether one with status 100 was passed on."""
         self._keep = False
-        self._chunks = Chunks(shared.bounds)
+        self._chunks = Chunks(shared_state.bounds)
         self._is_held_back = False
         """Whether the client's write buffer is full."""
         self._waits_for_turn = False
@@ -307,7 +307,7 @@ class Upstream(asyncio.Protocol):
             return
         if length == UNTIL_CLOSE:
             client.close = True
-        head = answer.head(close=client.close, plain=client.old)
+        head = answer.head(closes_connection=client.close, plain=client.old)
         if client.added:
             head = with_lines(head, client.added)
         self._left = length
@@ -369,12 +369,12 @@ class Upstream(asyncio.Protocol):
             self.hang_up()
         client.answered()
 
-    def _switch_protocol(self, client: InstanceClient, answer: AnswerHead, rest: bytes) -> None:
+    def _switch_protocol(self, client: InstanceClient, answer: AnswerHead, remaining_data: bytes) -> None:
         if not client.upgrade or not answer.upgrade:
             self._break_answer(client, "It switched to another protocol without having been asked.")
             return
         self.client = None
-        client.switch(self, answer.switching(), rest)
+        client.switch(self, answer.switching(), remaining_data)
 
     def _break_answer(self, client: InstanceClient, reason: str) -> None:
         self.client = None

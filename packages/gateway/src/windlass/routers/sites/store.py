@@ -172,15 +172,15 @@ class SiteStore:
         await in_thread(move, source / SITES_FOLDER, self._folder / service)
 
 
-def _rename_release(new: Path, final: Path) -> bool:
+def _rename_release(release_folder: Path, final: Path) -> bool:
     """Renames a release to its final name. Returns False if another process has already published the same
     release."""
     try:
-        new.rename(final)
+        release_folder.rename(final)
     except OSError as error:
         if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
             raise
-        erase(new)
+        erase(release_folder)
         return False
     return True
 

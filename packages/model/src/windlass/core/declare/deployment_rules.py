@@ -101,7 +101,7 @@ def hours_of_rule(rule: DeploymentRule) -> RunningHours | None:
     )
 
 
-def _minute_of_day(moment: str) -> int:
-    found = _HOUR_AND_MINUTE_PATTERN.search(moment)
+def _minute_of_day(time_of_day: str) -> int:
+    found = _HOUR_AND_MINUTE_PATTERN.search(time_of_day)
     assert found is not None
     return int(found[1]) * 60 + int(found[2])

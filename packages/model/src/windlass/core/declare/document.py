@@ -101,20 +101,20 @@ def hidden_of(family: Family, spec: Spec) -> dict[str, str]:
     return {path: value for path, value in values.items() if isinstance(value, str) and value}
 
 
-def value_at(whole: object, path: str) -> object:
+def value_at(document: object, path: str) -> object:
     """Returns the field of a spec or document at a path; UNSET if there is none."""
     for step in path.split("."):
-        if isinstance(whole, dict):
-            whole = whole.get(step, msgspec.UNSET)
+        if isinstance(document, dict):
+            document = document.get(step, msgspec.UNSET)
         else:
-            whole = getattr(whole, step, msgspec.UNSET)
-    return whole
+            document = getattr(document, step, msgspec.UNSET)
+    return document
 
 
-def with_hidden(document: Mapping[str, Any], hidden: Mapping[str, str]) -> Document:
+def with_hidden(document: Mapping[str, Any], hidden_values: Mapping[str, str]) -> Document:
     """Returns a copy of a document with the hidden values inserted at their paths."""
     whole = dict(document)
-    for path, value in hidden.items():
+    for path, value in hidden_values.items():
         first, dot, rest = path.partition(".")
         whole[first] = with_hidden(whole.get(first) or {}, {rest: value}) if dot else value
     return whole
@@ -170,14 +170,17 @@ def _nested_struct(spec: type[Struct], name: str) -> type[Struct]:
 
 
 def replace_spec(
-    family: Family, stored_document: Document, hidden: Mapping[str, str], sent: Mapping[str, Any]
+    family: Family,
+    stored_document: Document,
+    hidden_values: Mapping[str, str],
+    request_body: Mapping[str, Any],
 ) -> Spec:
     """Returns the spec after a PUT. Omitted fields keep their stored values if they are hidden or marked as
     kept."""
-    present = with_hidden(narrow_document(stored_document, family.spec), hidden)
+    present = with_hidden(narrow_document(stored_document, family.spec), hidden_values)
     kept = {name: value for name, value in present.items() if name in family.kept}
-    whole = {**kept, **sent}
-    left_out = {path: value for path, value in hidden.items() if _is_left_out(whole, path)}
+    whole = {**kept, **request_body}
+    left_out = {path: value for path, value in hidden_values.items() if _is_left_out(whole, path)}
     return _convert(with_hidden(whole, left_out), present, family.spec)
 
 
@@ -189,19 +192,24 @@ def _is_left_out(document: Document, path: str) -> bool:
 
 
 def merge_patched(
-    family: Family, stored_document: Document, hidden: Mapping[str, str], changes: Mapping[str, Any]
+    family: Family, stored_document: Document, hidden_values: Mapping[str, str], changes: Mapping[str, Any]
 ) -> Spec:
     """Returns the stored spec with a JSON merge patch applied."""
-    present = with_hidden(narrow_document(stored_document, family.spec), hidden)
+    present = with_hidden(narrow_document(stored_document, family.spec), hidden_values)
     return _convert(apply_patch(present, changes, family.spec), present, family.spec)
 
 
 def restore_spec(
-    family: Family, stored_document: Document, hidden: Mapping[str, str], former: Mapping[str, Any]
+    family: Family,
+    stored_document: Document,
+    hidden_values: Mapping[str, str],
+    former_fields: Mapping[str, Any],
 ) -> Spec:
     """Returns the stored spec with whole fields replaced by former ones. UNSET removes a field."""
-    present = with_hidden(narrow_document(stored_document, family.spec), hidden)
-    whole = {name: value for name, value in {**present, **former}.items() if value is not msgspec.UNSET}
+    present = with_hidden(narrow_document(stored_document, family.spec), hidden_values)
+    whole = {
+        name: value for name, value in {**present, **former_fields}.items() if value is not msgspec.UNSET
+    }
     return _convert(whole, present, family.spec)
 
 

@@ -75,13 +75,13 @@ class Registry:
         families: Iterable[Family],
         standalone: Iterable[StandaloneOperation] = (),
         unions: Iterable[AnyOf] = (),
-        more: Iterable[Actions] = (),
+        other_actions: Iterable[Actions] = (),
         service_lists: Iterable[ServiceLists] = (),
     ) -> None:
         self.unions = {union.name: union for union in unions}
         self.families = _by_name(families, self.unions.values())
         self._refuse_duplicate_segments()
-        self._more = tuple(more)
+        self._more = tuple(other_actions)
         self._service_lists = {lists.base: lists.build(self.services) for lists in service_lists}
         declared: list[Operation] = [
             *(self._standalone_operation(declared) for declared in standalone),

@@ -103,7 +103,7 @@ class Family:
         nested: bool = False,
         names: str | None = "name",
         list_query: type[Spec] | None = None,
-        created: int = 201,
+        created_status: int = 201,
         write_need: Scope = Scope.WRITE,
         normalise: Callable[[Any], None] = lambda spec: None,
         in_full: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
@@ -133,7 +133,7 @@ class Family:
         """The field that identifies a resource among its siblings; None if the family has no names."""
         self.list_query = list_query
         """The query of the list, if it has parameters besides paging."""
-        self.created = created
+        self.created = created_status
         """The status of a successful creation."""
         self.write_need = write_need
         self.normalise = normalise

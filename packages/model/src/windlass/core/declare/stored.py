@@ -43,21 +43,21 @@ def rewritten(body: bytes, changes: Mapping[str, object]) -> bytes:
 
 
 def with_unknown(
-    new: dict[str, object], stored: Mapping[str, object], struct: type[Struct]
+    new_document: dict[str, object], stored_document: Mapping[str, object], struct: type[Struct]
 ) -> dict[str, object]:
     """Adds fields of the stored document that the struct does not declare to a new document, at every depth.
 
     A later version may have stored such fields. Items of lists have no counterpart and stay unchanged.
     """
     declared = _structs_of_fields(struct)
-    for name, value in stored.items():
+    for name, value in stored_document.items():
         if name not in declared:
-            new[name] = value
+            new_document[name] = value
             continue
-        inner, below = declared[name], new.get(name)
+        inner, below = declared[name], new_document.get(name)
         if inner and isinstance(below, dict) and isinstance(value, dict):
-            new[name] = with_unknown(below, value, inner)
-    return new
+            new_document[name] = with_unknown(below, value, inner)
+    return new_document
 
 
 @cache

@@ -88,10 +88,10 @@ def _unlimited_text_type(annotation: Any) -> Any:
             return annotation
 
 
-def build_struct(name: str, declared: Iterable[tuple[Any, ...]], base: type[T]) -> type[T]:
+def build_struct(name: str, field_declarations: Iterable[tuple[Any, ...]], base: type[T]) -> type[T]:
     """Builds a struct at runtime. msgspec.defstruct is not used because it does not support metaclasses."""
     space: dict[str, Any] = {"__annotations__": {}, "__module__": __name__}
-    for field, annotation, *default in declared:
+    for field, annotation, *default in field_declarations:
         space["__annotations__"][field] = annotation
         if default:
             space[field] = default[0]

@@ -190,9 +190,9 @@ def _short_forms(struct_type: type[Struct]) -> Mapping[str, tuple[Any, ...]]:
     return {name: form for name, form in forms.items() if form[0] not in struct_type.__struct_encode_fields__}
 
 
-def _suggest_fields(name: str, shape: type[Struct] | None) -> str:
+def _suggest_fields(name: str, answer_type: type[Struct] | None) -> str:
     """Suggests fields for an unknown `name`: fields that share a word with it, or have a similar spelling."""
-    declared = sorted(fields_of(shape), key=lambda field: not field.required) if shape else []
+    declared = sorted(fields_of(answer_type), key=lambda field: not field.required) if answer_type else []
     names = [field.encode_name for field in declared]
     words = set(name.lower().split("_")) - _COMMON_WORDS
     similar = [field for field in names if words & set(field.split("_"))] or get_close_matches(

@@ -24,12 +24,12 @@ def choose_port(
     process: str = "",
     command: str = "",
     probed: int | None = None,
-    former: int = 0,
+    former_port: int = 0,
 ) -> int | None:
     """Returns the port of an artifact's web process or static site; None if the artifact has neither.
 
     `process` and `command`: what the user chose to run instead. `probed`: the port of a probe, 0 if the probe
-    names none. `former`: the previous port, possibly one on which the program was found to listen.
+    names none. `former_port`: the previous port, possibly one on which the program was found to listen.
     """
     if artifact.static and not (process or command):
         return STATIC_SITE_PORT
@@ -41,7 +41,7 @@ def choose_port(
     if named.isascii() and named.isdecimal() and 0 < int(named[:6]) < 2**16:
         return int(named)
     exposed = artifact.ports[0] if artifact.ports else 0
-    return exposed or former or artifact.web_port or DEFAULT_PORT
+    return exposed or former_port or artifact.web_port or DEFAULT_PORT
 
 
 def _is_web(artifact: Artifact, process: str, command: str) -> bool:

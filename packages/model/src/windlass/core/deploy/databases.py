@@ -284,14 +284,14 @@ def obstacle(type: str, old: str, new: str) -> str:
 
 
 def _skipped_version(
-    kind: DatabaseType, before: tuple[int | None, int | None], after: tuple[int | None, int | None]
+    kind: DatabaseType, old_version: tuple[int | None, int | None], new_version: tuple[int | None, int | None]
 ) -> str:
     """Returns the intermediate version that an upgrade must not skip; empty if there is none."""
-    assert before[0] is not None
-    assert after[0] is not None
-    if kind.type == "MYSQL" and before == (8, 0) and after[0] > 8:
+    assert old_version[0] is not None
+    assert new_version[0] is not None
+    if kind.type == "MYSQL" and old_version == (8, 0) and new_version[0] > 8:
         return "8.4"
-    return str(before[0] + 1) if kind.stepwise and after[0] > before[0] + 1 else ""
+    return str(old_version[0] + 1) if kind.stepwise and new_version[0] > old_version[0] + 1 else ""
 
 
 def _version_numbers(version: str) -> tuple[int | None, int | None]:

@@ -14,13 +14,13 @@ UP_AFTER, DOWN_AFTER = 30 * SECOND, 180 * SECOND
 """Minimum time between two changes, because new instances need time to take effect."""
 
 
-def scale(now: int, least: int, limit: int, load: float, since_change: int) -> int:
+def scale(now: int, minimum: int, limit: int, load: float, since_change: int) -> int:
     """Returns the new number of instances. `load`: the mean CPU usage of all instances, as a fraction of
     their limit."""
-    within = max(least, min(now, limit))
+    within = max(minimum, min(now, limit))
     if within != now or now == 0:
         return within
-    wanted = max(least, min(math.ceil(now * load / TARGET_FRACTION), limit))
+    wanted = max(minimum, min(math.ceil(now * load / TARGET_FRACTION), limit))
     if load > BUSY_FRACTION and wanted > now and since_change >= UP_AFTER:
         return wanted
     if load < IDLE_FRACTION and wanted < now and since_change >= DOWN_AFTER:

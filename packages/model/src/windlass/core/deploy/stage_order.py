@@ -53,11 +53,11 @@ def stage_for(stages: Sequence[tuple[str, int]], precedence: int) -> str:
     return [*later[:1], *earlier[-1:], stages[-1][0]][0]
 
 
-def moved(order: Sequence[T], subject: T, other: T, *, after: bool) -> list[T]:
+def moved(order: Sequence[T], subject: T, other: T, *, is_after: bool) -> list[T]:
     """Returns the order with the subject moved directly before or after another item. Nothing changes if both
     are the same."""
     if subject == other:
         return [*order]
     rest = [item for item in order if item != subject]
-    position = rest.index(other) + after
+    position = rest.index(other) + is_after
     return [*rest[:position], subject, *rest[position:]]

@@ -56,9 +56,9 @@ MAX_NETWORKS: Final = 1000
 MAX_HEADERS: Final = 100
 
 
-def check_values(changed: Mapping[str, Any]) -> None:
+def check_values(changed_fields: Mapping[str, Any]) -> None:
     """Raises Invalid for the first value of a wrong form."""
-    for name, value in changed.items():
+    for name, value in changed_fields.items():
         for ending, check in _CHECKS.items():
             if name.endswith(ending) and value is not None:
                 try:

@@ -49,11 +49,11 @@ class AdvancedValues:
         return self._changed.get(name, _ROWS[name].default)
 
 
-def deployed_part(changed: Mapping[str, Any], family: Family) -> dict[str, Any]:
+def deployed_part(changed_fields: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """Returns the settings that act with a deployment of a kind of service, so that a changed one makes a
     service out of date."""
     names = _settings_of_deployment(family)
-    return {name: value for name, value in changed.items() if name in names}
+    return {name: value for name, value in changed_fields.items() if name in names}
 
 
 @cache
@@ -65,5 +65,5 @@ def _settings_of_deployment(family: Family) -> frozenset[str]:
     return frozenset(row.name for row in rows if row.effect is Effect.DEPLOYMENT)
 
 
-def acting_at_once(changed: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in changed.items() if name in _AT_ONCE}
+def acting_at_once(changed_fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in changed_fields.items() if name in _AT_ONCE}

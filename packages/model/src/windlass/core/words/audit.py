@@ -118,10 +118,12 @@ AUDIT_WORDS: Final = AuditWords()
 class AuditNames:
     """Maps families to the audit's words, and words to families."""
 
-    def __init__(self, words: Mapping[str, AuditWords]) -> None:
-        self._targets = {family: entry.target or enum_value(family) for family, entry in words.items()}
-        self._sub_targets = {family: entry.sub_target for family, entry in words.items() if entry.sub_target}
-        self._parts = {family for family, entry in words.items() if entry.is_part}
+    def __init__(self, audit_words: Mapping[str, AuditWords]) -> None:
+        self._targets = {family: entry.target or enum_value(family) for family, entry in audit_words.items()}
+        self._sub_targets = {
+            family: entry.sub_target for family, entry in audit_words.items() if entry.sub_target
+        }
+        self._parts = {family for family, entry in audit_words.items() if entry.is_part}
 
     def is_part(self, family: str) -> bool:
         return family in self._parts

@@ -63,26 +63,26 @@ def zone(name: str) -> ZoneInfo:
         ) from error
 
 
-def next_due(timetable: Timetable, zone: ZoneInfo, after: int) -> int | None:
+def next_due(timetable: Timetable, zone: ZoneInfo, after_minute: int) -> int | None:
     """Returns the first due time after a minute; None if there is none in the next nine years."""
     # After the clock is set back over midnight, times of the previous day occur again.
-    day = datetime.fromtimestamp(after * 60, UTC).astimezone(zone).date() - _DAY
+    day = datetime.fromtimestamp(after_minute * 60, UTC).astimezone(zone).date() - _DAY
     farthest = day + _MAX_DAYS_AHEAD * _DAY
     while day < farthest:
         if day.month not in timetable.months:
             day = _next_month(day)
             continue
         if _matches(timetable, day):
-            due = _first_after(timetable, zone, day, after)
+            due = _first_after(timetable, zone, day, after_minute)
             if due is not None:
                 return due
         day += _DAY
     return None
 
 
-def due_times(timetable: Timetable, zone: ZoneInfo, after: int, until: int) -> Iterator[int]:
-    """Yields the due times after the minute `after`, up to and including the minute `until`."""
-    due = next_due(timetable, zone, after)
+def due_times(timetable: Timetable, zone: ZoneInfo, after_minute: int, until: int) -> Iterator[int]:
+    """Yields the due times after the minute `after_minute`, up to and including the minute `until`."""
+    due = next_due(timetable, zone, after_minute)
     while due is not None and due <= until:
         yield due
         due = next_due(timetable, zone, due)
@@ -98,13 +98,13 @@ def _matches(timetable: Timetable, day: date) -> bool:
     return in_days and in_weekdays if timetable.needs_both_days else in_days or in_weekdays
 
 
-def _first_after(timetable: Timetable, zone: ZoneInfo, day: date, after: int) -> int | None:
-    """Returns the first due time of a day after the minute `after`; None if there is none."""
+def _first_after(timetable: Timetable, zone: ZoneInfo, day: date, after_minute: int) -> int | None:
+    """Returns the first due time of a day after the minute `after_minute`; None if there is none."""
     offset = _constant_offset(zone, day)
     if offset is None:
-        return next((due for due in _due_times_of_day(timetable, zone, day) if due > after), None)
+        return next((due for due in _due_times_of_day(timetable, zone, day) if due > after_minute), None)
     start = _local_minutes(datetime(day.year, day.month, day.day)) - offset  # noqa: DTZ001
-    wanted = max(0, after + 1 - start)
+    wanted = max(0, after_minute + 1 - start)
     hour, minute = divmod(wanted, 60)
     hours, minutes = timetable.hours, timetable.minutes
     place = bisect_left(hours, hour)
@@ -151,17 +151,17 @@ def _due_minutes(timetable: Timetable, zone: ZoneInfo, local: datetime) -> Itera
         yield _change_between(zone, minute - second, minute - first)
 
 
-def _change_between(zone: ZoneInfo, before: int, after: int) -> int:
-    """Returns the first minute with the new offset. `before` has the former offset, and `after` the new
-    one."""
-    new = _offset_at(zone, after)
-    while after - before > 1:
-        middle = (before + after) // 2
+def _change_between(zone: ZoneInfo, old_offset: int, new_offset: int) -> int:
+    """Returns the first minute with the new offset. `old_offset` has the former offset, and `new_offset` the
+    new one."""
+    new = _offset_at(zone, new_offset)
+    while new_offset - old_offset > 1:
+        middle = (old_offset + new_offset) // 2
         if _offset_at(zone, middle) == new:
-            after = middle
+            new_offset = middle
         else:
-            before = middle
-    return after
+            old_offset = middle
+    return new_offset
 
 
 def _offset_at(zone: ZoneInfo, minute: int) -> int:

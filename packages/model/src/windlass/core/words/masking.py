@@ -75,21 +75,22 @@ class Mask:
             return text
         return _without_spans(text, list(self._search.spans(text)), 0, len(text))
 
-    def messages(self, messages: list[str], before: str = "") -> tuple[list[str], str]:
+    def messages(self, messages: list[str], held_back: str = "") -> tuple[list[str], str]:
         """Masks messages in order. Consecutive messages may be parts of one line that was cut.
 
-        `before`: the held-back end of an unfinished line from the previous call. Returns the masked messages
-        (the same list if nothing is masked), and the held-back end of an unfinished line for the next call.
+        `held_back`: the held-back end of an unfinished line from the previous call. Returns the masked
+        messages (the same list if nothing is masked), and the held-back end of an unfinished line for the
+        next call.
         """
-        if not before and not any(map(_is_cut, messages)) and not self._may_hold("\n".join(messages)):
+        if not held_back and not any(map(_is_cut, messages)) and not self._may_hold("\n".join(messages)):
             return messages, ""
         masked: list[str] = []
         for line in _lines(messages):
-            shown, before = self._mask_line(line, before)
+            shown, held_back = self._mask_line(line, held_back)
             masked += shown
-        return masked, before
+        return masked, held_back
 
-    def _mask_line(self, parts: Sequence[str], before: str) -> tuple[list[str], str]:
+    def _mask_line(self, parts: Sequence[str], held_back: str) -> tuple[list[str], str]:
         """Masks the parts of one line. A secret may span two parts, of which the second arrives later.
 
         Therefore the end of an unfinished line is always held back. If it were held back only where a secret
@@ -97,22 +98,22 @@ class Mask:
         begins.
         """
         unfinished = _is_cut(parts[-1])
-        if len(parts) == 1 and not before and not unfinished:
+        if len(parts) == 1 and not held_back and not unfinished:
             return [self.text(parts[0])], ""
-        whole = before + "".join(parts)
+        whole = held_back + "".join(parts)
         spans = list(self._search.spans(whole))
         end = self._holding_point(whole, spans) if unfinished else len(whole)
-        masked, start, stop = [], 0, len(before)
+        masked, start, stop = [], 0, len(held_back)
         for part in parts:
             stop += len(part)
             masked.append(_without_spans(whole, spans, start, min(stop, end)))
             start = stop
         return masked, whole[end:]
 
-    def _holding_point(self, whole: str, spans: Sequence[tuple[int, int]]) -> int:
+    def _holding_point(self, text: str, spans: Sequence[tuple[int, int]]) -> int:
         """Returns the position from which the end of an unfinished line is held back. It is never inside a
         secret."""
-        end = max(len(whole) - self._max_pattern_length + 1, 0)
+        end = max(len(text) - self._max_pattern_length + 1, 0)
         return next((last for first, last in spans if first < end < last), end)
 
     def _may_hold(self, text: str) -> bool:
@@ -303,14 +304,14 @@ def _lines(messages: Sequence[str]) -> Iterator[list[str]]:
         yield line
 
 
-def _without_spans(whole: str, spans: Sequence[tuple[int, int]], start: int, end: int) -> str:
+def _without_spans(text: str, spans: Sequence[tuple[int, int]], start: int, end: int) -> str:
     parts, place = [], start
     for first, last in spans:
         if last <= start or first >= end:
             continue
-        parts += [whole[place : max(first, place)], MASK]
+        parts += [text[place : max(first, place)], MASK]
         place = min(last, end)
-    return _MASKS_PATTERN.sub(MASK, "".join([*parts, whole[place:end]]))
+    return _MASKS_PATTERN.sub(MASK, "".join([*parts, text[place:end]]))
 
 
 EMPTY_MASK: Final = Mask(())

@@ -61,8 +61,8 @@ class PatternSearch:
                 low = middle + 1
                 yield pattern[: self.lengths[middle]]
 
-    def _longest_match(self, whole: Collection[str], beginning: str) -> int:
-        return max((n for n in self.lengths if n <= len(beginning) and beginning[:n] in whole), default=0)
+    def _longest_match(self, all_names: Collection[str], beginning: str) -> int:
+        return max((n for n in self.lengths if n <= len(beginning) and beginning[:n] in all_names), default=0)
 
 
 def _build_tree(patterns: Iterable[str]) -> dict[str, Any]:

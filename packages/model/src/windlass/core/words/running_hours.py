@@ -35,10 +35,10 @@ class RunningHours(Struct, frozen=True):
     """Numbers of the days on which the environment is started, with Sunday as 0."""
     timezone: str
 
-    def next_change(self, after: int) -> int:
+    def next_change(self, after_minute: int) -> int:
         """Returns the first minute after a minute at which the environment is started or stopped."""
         where = zone(self.timezone)
-        due = [next_due(parse(table), where, after) for table in self._timetables().values()]
+        due = [next_due(parse(table), where, after_minute) for table in self._timetables().values()]
         return min(minute for minute in due if minute is not None)
 
     def last_event(self, now: int) -> HoursEvent:

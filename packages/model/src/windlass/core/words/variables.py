@@ -132,16 +132,16 @@ def resolve(levels: Sequence[Sequence[DeclaredVariable]]) -> ResolvedVariables:
 
 
 def _choose_entries(
-    levels: Sequence[Sequence[DeclaredVariable]], warnings: list[str], used: set[str]
+    levels: Sequence[Sequence[DeclaredVariable]], warnings: list[str], used_ids: set[str]
 ) -> dict[str, DeclaredVariable]:
     """Returns the effective entry of each key. Aliases receive the value of the aliased entry, whose id is
-    added to `used`."""
+    added to `used_ids`."""
     entries = {entry.id: entry for level in levels for entry in level}
     chosen: dict[str, DeclaredVariable] = {}
     for entry in (entry for level in levels for entry in level):
         if entry.key in chosen:
             continue
-        filled = _follow_aliases(entry, entries, used)
+        filled = _follow_aliases(entry, entries, used_ids)
         if filled is None:
             warnings.append(f"{entry.key} stands for something that is there no more, and is left out")
         else:
@@ -150,7 +150,7 @@ def _choose_entries(
 
 
 def _follow_aliases(
-    entry: DeclaredVariable, entries: Mapping[str, DeclaredVariable], used: set[str]
+    entry: DeclaredVariable, entries: Mapping[str, DeclaredVariable], used_ids: set[str]
 ) -> DeclaredVariable | None:
     """Follows a chain of aliases to the entry with the value. None if the chain is broken or circular."""
     other, passed = entry, set[str]()
@@ -160,7 +160,7 @@ def _follow_aliases(
         if following is None or following.id in passed:
             return None
         other = following
-        used.add(other.id)
+        used_ids.add(other.id)
     if other is entry:
         return entry
     return DeclaredVariable(
@@ -312,13 +312,13 @@ def _check_size(entry: DeclaredVariable, parts: Sequence[_Text], limit: int) -> 
     return _Text("".join(part.value for part in parts), size, any(part.secret for part in parts))
 
 
-def _resolve_texts(keys: Iterable[str], reading: _Expansion) -> dict[str, _Text]:
+def _resolve_texts(keys: Iterable[str], expansion: _Expansion) -> dict[str, _Text]:
     """Resolves the chosen variables. Stops at the size limit, because thousands of short values may refer to
     a long value."""
     texts: dict[str, _Text] = {}
     whole = 0
     for key in keys:
-        texts[key] = reading.of(key)
+        texts[key] = expansion.of(key)
         whole += len(key) + texts[key].size + 2
         if whole > MAX_VARIABLES_BYTES:
             longest = max(texts, key=lambda key: texts[key].size)
@@ -330,7 +330,7 @@ def _resolve_texts(keys: Iterable[str], reading: _Expansion) -> dict[str, _Text]
 
 
 def _resolve_files(
-    entries: Mapping[str, DeclaredVariable], reading: _Expansion
+    entries: Mapping[str, DeclaredVariable], expansion: _Expansion
 ) -> tuple[dict[str, bytes], frozenset[str]]:
     files: dict[str, bytes] = {}
     secret: set[str] = set()
@@ -347,7 +347,7 @@ def _resolve_files(
             raise UnresolvableVariable(
                 f"{entry.key}: {owners[path]} is mounted at {path} too: give one another mount_path"
             )
-        text = reading.fill(entry, MAX_FILE_BYTES)
+        text = expansion.fill(entry, MAX_FILE_BYTES)
         files[path] = text.value.encode()
         if text.secret:
             secret.add(path)

@@ -69,14 +69,14 @@ class Subscription(Struct):
     send_secret: bool = False
 
 
-def concerns(webhook: Subscription, news: WebhookPayload) -> bool:
+def concerns(webhook: Subscription, event: WebhookPayload) -> bool:
     """Returns whether a webhook subscribes to this event."""
     names, modes = webhook.project_names_filter, webhook.environment_types_filter
     return (
         webhook.enabled
-        and news.kind in webhook.events
-        and (not names or any(matches_pattern(name, news.project.name) for name in names))
-        and (not modes or news.mode in modes)
+        and event.kind in webhook.events
+        and (not names or any(matches_pattern(name, event.project.name) for name in names))
+        and (not modes or event.mode in modes)
     )
 
 
@@ -99,42 +99,42 @@ def matches_pattern(pattern: str, name: str) -> bool:
     return name.endswith(end) and len(name) - at >= len(end)
 
 
-def render(webhook: Subscription, news: WebhookPayload, base: str) -> dict[str, Any]:
+def render(webhook: Subscription, event: WebhookPayload, base: str) -> dict[str, Any]:
     """Returns the body of a delivery. `base`: the address of this server."""
-    link = base.rstrip("/") + news.path
-    return _render_slack(news, link) if webhook.kind == "SLACK" else _render_standard(webhook, news, link)
+    link = base.rstrip("/") + event.path
+    return _render_slack(event, link) if webhook.kind == "SLACK" else _render_standard(webhook, event, link)
 
 
-def _render_standard(webhook: Subscription, news: WebhookPayload, link: str) -> dict[str, Any]:
-    word = full(news.kind) if webhook.vocabulary == "FULL" else news.kind
+def _render_standard(webhook: Subscription, event: WebhookPayload, link: str) -> dict[str, Any]:
+    word = full(event.kind) if webhook.vocabulary == "FULL" else event.kind
     payload: dict[str, Any] = {
-        f"{news.family}_id": news.service.id,
-        "application_id": news.service.id,  # the contract requires it in every payload
-        "service_id": news.service.id,
-        "service_kind": enum_value(news.family),
-        "service_name": news.service.name,
-        "environment_id": news.environment.id,
-        "environment_name": news.environment.name,
-        "environment_mode": news.mode,
-        "project_id": news.project.id,
-        "project_name": news.project.name,
-        "organization_id": news.organization.id,
-        "organization_name": news.organization.name,
-        "deployment_id": news.deployment,
-        "deployment_number": news.number,
+        f"{event.family}_id": event.service.id,
+        "application_id": event.service.id,  # the contract requires it in every payload
+        "service_id": event.service.id,
+        "service_kind": enum_value(event.family),
+        "service_name": event.service.name,
+        "environment_id": event.environment.id,
+        "environment_name": event.environment.name,
+        "environment_mode": event.mode,
+        "project_id": event.project.id,
+        "project_name": event.project.name,
+        "organization_id": event.organization.id,
+        "organization_name": event.organization.name,
+        "deployment_id": event.deployment,
+        "deployment_number": event.number,
         "deployment_url": link,
-        "action": news.action,
-        "status": news.status,
-        "git_commit_id": news.commit,
-        "message": news.message,
-        "triggered_by": news.by,
-        "created_at": news.at,
-        "started_at": news.began,
-        "finished_at": news.ended,
+        "action": event.action,
+        "status": event.status,
+        "git_commit_id": event.commit,
+        "message": event.message,
+        "triggered_by": event.by,
+        "created_at": event.at,
+        "started_at": event.began,
+        "finished_at": event.ended,
     }
-    if news.run:
-        payload |= {"run_id": news.run.id, "run_number": news.run.number}
-    return {"event_type": word, "payload": payload | ({"test": True} if news.test else {})}
+    if event.run:
+        payload |= {"run_id": event.run.id, "run_number": event.run.number}
+    return {"event_type": word, "payload": payload | ({"test": True} if event.test else {})}
 
 
 # Slack
@@ -150,28 +150,28 @@ _MAX_MESSAGE_LENGTH = 2500
 """Maximum length of a message in characters. A Slack block is limited to 3,000."""
 
 
-def _render_slack(news: WebhookPayload, link: str) -> dict[str, Any]:
-    sign, says = _OF_A_RUN if news.run else _SLACK_PHRASES[news.kind]
-    where = f"{news.project.name} / {news.environment.name}"
-    title = f"{sign} *{_escape(news.service.name)}* {says}" + (
-        " (a test of this webhook)" if news.test else ""
+def _render_slack(event: WebhookPayload, link: str) -> dict[str, Any]:
+    sign, says = _OF_A_RUN if event.run else _SLACK_PHRASES[event.kind]
+    where = f"{event.project.name} / {event.environment.name}"
+    title = f"{sign} *{_escape(event.service.name)}* {says}" + (
+        " (a test of this webhook)" if event.test else ""
     )
     facts = [
         f"*Where:* {_escape(where)}",
         *(
-            [f"*Commit:* `{news.commit[:12]}` {_escape(_first_line(news.commit_message))}"]
-            if news.commit
+            [f"*Commit:* `{event.commit[:12]}` {_escape(_first_line(event.commit_message))}"]
+            if event.commit
             else []
         ),
-        *([f"*By:* {_escape(news.by)}"] if news.by else []),
+        *([f"*By:* {_escape(event.by)}"] if event.by else []),
     ]
     blocks = [_slack_section(title), _slack_section("\n".join(facts))]
-    if news.message:
-        blocks.append(_slack_section(f"```{_escape(_shorten_middle(news.message)).replace('```', '')}```"))
-    name = f"Run {news.run.number}" if news.run else f"Deployment {news.number}"
+    if event.message:
+        blocks.append(_slack_section(f"```{_escape(_shorten_middle(event.message)).replace('```', '')}```"))
+    name = f"Run {event.run.number}" if event.run else f"Deployment {event.number}"
     blocks.append(_slack_section(f"<{link}|{name}>"))
-    text = f"{news.service.name} {says} ({where})" + (
-        f": {_first_line(news.message)}" if news.message else ""
+    text = f"{event.service.name} {says} ({where})" + (
+        f": {_first_line(event.message)}" if event.message else ""
     )
     return {"text": _escape(_shorten_middle(text)), "blocks": blocks}
 

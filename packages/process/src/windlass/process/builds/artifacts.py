@@ -142,20 +142,20 @@ class ArtifactStore:
     def sweep(
         self,
         kept_keys: Collection[str] | None = None,
-        names_used: Callable[[], Collection[str]] | None = None,
+        list_used_names: Callable[[], Collection[str]] | None = None,
     ) -> None:
         """Erases leftovers, unused dependencies, and the artifacts whose keys are not in `kept_keys`.
 
-        Without `kept_keys`, all artifacts stay. `names_used` returns the names of the dependencies in use;
-        the default is the dependencies to which artifacts have links.
+        Without `kept_keys`, all artifacts stay. `list_used_names` returns the names of the dependencies in
+        use; the default is the dependencies to which artifacts have links.
         """
-        self.put_away(kept_keys, names_used)
+        self.put_away(kept_keys, list_used_names)
         self.erase_gone()
 
     def put_away(
         self,
         kept_keys: Collection[str] | None = None,
-        names_used: Callable[[], Collection[str]] | None = None,
+        list_used_names: Callable[[], Collection[str]] | None = None,
     ) -> None:
         """Renames the folders that are to be erased. This is fast; `erase_gone` erases them later."""
         if not self.folder.is_dir():
@@ -167,7 +167,7 @@ class ArtifactStore:
             elif not left.name.startswith(".") and kept is not None and left.name not in kept:
                 self._put_away(left)
         for deps in sorted((self.folder / DEPENDENCIES_FOLDER).glob("*")):
-            self._put_deps_away(deps, names_used or self._used_artifacts)
+            self._put_deps_away(deps, list_used_names or self._used_artifacts)
 
     def erase_gone(self) -> None:
         """Erases renamed folders, including the folders of a process that was killed before it could erase
@@ -175,33 +175,35 @@ class ArtifactStore:
         for gone in sorted(self.folder.glob(f"{REMOVED_PREFIX}*")):
             _try_to_erase(gone)
 
-    def _put_leftover_away(self, left: Path) -> None:
-        if left.name.endswith(".lock"):
-            if not left.with_suffix("").exists():
-                _drop_lock(left)
+    def _put_leftover_away(self, leftover: Path) -> None:
+        if leftover.name.endswith(".lock"):
+            if not leftover.with_suffix("").exists():
+                _drop_lock(leftover)
             return
-        held = _try_lock(left)
-        if held is None and _lock(left).exists():
+        held = _try_lock(leftover)
+        if held is None and _lock(leftover).exists():
             return  # in use
-        _end_programs(left)
-        self._put_away(left)
-        _lock(left).unlink(missing_ok=True)
+        _end_programs(leftover)
+        self._put_away(leftover)
+        _lock(leftover).unlink(missing_ok=True)
         if held is not None:
             os.close(held)
 
-    def _put_deps_away(self, deps: Path, names_used: Callable[[], Collection[str]]) -> None:
-        if deps.name.endswith(".lock"):
-            if not deps.with_suffix("").exists():
-                _drop_lock(deps)
+    def _put_deps_away(
+        self, dependencies_folder: Path, list_used_names: Callable[[], Collection[str]]
+    ) -> None:
+        if dependencies_folder.name.endswith(".lock"):
+            if not dependencies_folder.with_suffix("").exists():
+                _drop_lock(dependencies_folder)
             return
-        held = _try_lock(deps)
-        if held is None and _lock(deps).exists():
+        held = _try_lock(dependencies_folder)
+        if held is None and _lock(dependencies_folder).exists():
             return
         # Checked under the lock: a build that uses the dependencies holds their lock until its artifact is in
         # place.
-        if not is_complete(deps) or deps.name not in names_used():
-            self._put_away(deps)
-            _lock(deps).unlink(missing_ok=True)
+        if not is_complete(dependencies_folder) or dependencies_folder.name not in list_used_names():
+            self._put_away(dependencies_folder)
+            _lock(dependencies_folder).unlink(missing_ok=True)
         if held is not None:
             os.close(held)
 
@@ -336,8 +338,8 @@ def _drop_lock(lock: Path) -> None:
         os.close(held)
 
 
-def _end_programs(left: Path) -> None:
-    subprocesses.end_all_of(left / "home")
+def _end_programs(leftover: Path) -> None:
+    subprocesses.end_all_of(leftover / "home")
 
 
 def _try_to_erase(path: Path) -> None:

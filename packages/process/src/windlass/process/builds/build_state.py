@@ -113,20 +113,20 @@ def _real_folders(source: Sources) -> list[str]:
 
 
 @contextmanager
-def explained(complaint: str) -> Iterator[None]:
+def explained(problem: str) -> Iterator[None]:
     """Prepends a complaint about a version to a BuildError, because the version may be the reason for the
     failure."""
     try:
         yield
     except BuildError as error:
-        if complaint:
-            raise BuildError(f"{complaint} {error}") from error
+        if problem:
+            raise BuildError(f"{problem} {error}") from error
         raise
 
 
-def complete(deps: Path) -> None:
-    sync_file_system(deps)
-    mark_complete(deps)
+def complete(dependencies_folder: Path) -> None:
+    sync_file_system(dependencies_folder)
+    mark_complete(dependencies_folder)
 
 
 def make_folders(*wanted: Path) -> None:

@@ -54,10 +54,10 @@ from windlass.process.builds.toolchains import Toolchains
 from windlass.process.builds.tools import Tools
 
 
-def take_files(store: ArtifactStore, order: Order, say: Say) -> Artifact:
+def take_files(store: ArtifactStore, order: Order, write_line: Say) -> Artifact:
     """Makes an artifact of the whole repository without building it. Its working folder is the folder `root`
     of the repository."""
-    tree.remove_escaping_links(order.source, say)
+    tree.remove_escaping_links(order.source, write_line)
     folder_of(order)
     with store.making() as folder_of_build:
         artifact = folder_of_build / "artifact"
@@ -123,19 +123,19 @@ class NativeBuilder:
         with _explain_error():
             return await subprocesses.in_thread(ArtifactStore(self._folder, service).find, key)
 
-    async def build(self, order: Order, say: Say) -> Artifact:
+    async def build(self, order: Order, write_line: Say) -> Artifact:
         lock = self._busy.setdefault((order.service, order.key), asyncio.Lock())
         async with lock:
             if artifact := await self.find(order.service, order.key):
-                say("This was built before, and is used again.")
+                write_line("This was built before, and is used again.")
                 return artifact
             with _explain_error():
                 await check_room(self._folder, self._disk_reserve)
                 if order.settings.builder == FILES_BUILDER:
                     return await subprocesses.in_thread(
-                        take_files, ArtifactStore(self._folder, order.service), order, say
+                        take_files, ArtifactStore(self._folder, order.service), order, write_line
                     )
-                return await self._build(order, say)
+                return await self._build(order, write_line)
 
     async def discard(self, service: str) -> None:
         await subprocesses.in_thread(ArtifactStore(self._folder, service).discard)
@@ -167,10 +167,10 @@ class NativeBuilder:
     async def put_back(self, service: str, source: Path) -> None:
         await subprocesses.in_thread(move, source / "builds", ArtifactStore(self._folder, service).folder)
 
-    async def _build(self, order: Order, say: Say) -> Artifact:
+    async def _build(self, order: Order, write_line: Say) -> Artifact:
         store = ArtifactStore(self._folder, order.service)
         async with _exit_in_thread() as held:
-            folder, caches = await subprocesses.in_thread(self._begin, order, store, say, held)
+            folder, caches = await subprocesses.in_thread(self._begin, order, store, write_line, held)
             order = replace(order, source=caches.source)
             began, cells = time.time(), self._cells(caches, order, folder / "home")
 
@@ -179,7 +179,7 @@ class NativeBuilder:
 
             with caches.trusted_at_the_end():
                 return await within_reserve(
-                    self._build_with(caches, order, store, folder, say, held, cells),
+                    self._build_with(caches, order, store, folder, write_line, held, cells),
                     DiskWatch(self._folder, self._disk_reserve),
                     written,
                 )
@@ -191,7 +191,7 @@ class NativeBuilder:
             home,
             home,
             order.source,
-            kept=(caches.downloads, caches.kept),
+            kept_paths=(caches.downloads, caches.kept),
             launcher=self._steps,
             step_limits=self._step_limits,
             org=order.org,
@@ -199,12 +199,14 @@ class NativeBuilder:
         )
 
     def _begin(
-        self, order: Order, store: ArtifactStore, say: Say, stack: ExitStack
+        self, order: Order, store: ArtifactStore, write_line: Say, stack: ExitStack
     ) -> tuple[Path, BuildCaches]:
         """Moves the code to the folder where it is built. Returns the folder of the build, and its caches."""
         folder = stack.enter_context(store.making())
         make_folders(folder / "home", folder / "artifact")
-        caches = stack.enter_context(self._caches.using(order.org, order.service, folder / "home", say))
+        caches = stack.enter_context(
+            self._caches.using(order.org, order.service, folder / "home", write_line)
+        )
         tree.move(order.source, caches.source)
         return folder, caches
 
@@ -214,7 +216,7 @@ class NativeBuilder:
         order: Order,
         store: ArtifactStore,
         folder: Path,
-        say: Say,
+        write_line: Say,
         stack: ExitStack,
         cells: Cells,
     ) -> Artifact:
@@ -225,9 +227,9 @@ class NativeBuilder:
 
         code = await read_order(self._calls, sources.read, order)
         for line in code.remarks:
-            say(line)
+            write_line(line)
         home, artifact = folder / "home", folder / "artifact"
-        tools = Tools(self._surroundings, home, caches.downloads, say, self._facts, cells)
+        tools = Tools(self._surroundings, home, caches.downloads, write_line, self._facts, cells)
         tools.hide(order.source, ".")
         tools.hide(self._folder, "…")
         stack.callback(tools.end_all)

@@ -43,17 +43,17 @@ CACHE_DELETED_WARNING: Final = (
 class BuildCaches:
     """The caches that one build uses."""
 
-    def __init__(self, own: Path) -> None:
-        self.own = own
-        self.downloads = own / _DOWNLOADS
+    def __init__(self, folder: Path) -> None:
+        self.own = folder
+        self.downloads = folder / _DOWNLOADS
         """The folder with one cache for each build tool. A cache includes files that the tool has built, such
         as wheels."""
-        self.source = own / "source"
+        self.source = folder / "source"
         """The folder of the code. The path is the same for each build, because tools recognize files by their
         path."""
-        self.kept = own / _KEPT_FOLDER
+        self.kept = folder / _KEPT_FOLDER
         """Folders that are kept for the next build of this service."""
-        self.times = own / "times.json"
+        self.times = folder / "times.json"
         self.is_whole = False
         """Whether all programs of the build ended without being killed, so that the kept files are
         complete."""
@@ -88,7 +88,7 @@ class CacheStore:
         """For each cache, the time of its last use and its size at that time."""
 
     @contextmanager
-    def using(self, org: str, service: str, home: Path, say: Say) -> Iterator[BuildCaches]:
+    def using(self, org: str, service: str, home: Path, write_line: Say) -> Iterator[BuildCaches]:
         """Yields the caches for a build and keeps them locked, so that no sweep removes them. `home` is the
         home folder of the build's programs."""
         own, held = _lock_free_folder(
@@ -96,7 +96,7 @@ class CacheStore:
         )
         try:
             caches = BuildCaches(own)
-            _begin(caches, home, say)
+            _begin(caches, home, write_line)
             try:
                 yield caches
             finally:
@@ -128,12 +128,12 @@ class CacheStore:
                 for lock in service.glob("*.lock"):
                     yield self._unit(lock.with_suffix(""), lock.stat().st_mtime)
 
-    def _unit(self, path: Path, used: float) -> CacheUnit:
+    def _unit(self, path: Path, used_at: float) -> CacheUnit:
         measured, size = self._sizes.get(path, (0.0, 0))
-        if measured != used:
+        if measured != used_at:
             size = size_of(path)
-            self._sizes[path] = (used, size)
-        return CacheUnit(path, used, size)
+            self._sizes[path] = (used_at, size)
+        return CacheUnit(path, used_at, size)
 
     def _erase(self, unit: CacheUnit) -> None:
         with _alone(_path_beside(unit.path, ".lock")) as is_alone:
@@ -162,7 +162,7 @@ def _lock_free_folder(folder: Path) -> tuple[Path, int]:
     raise AssertionError
 
 
-def _begin(caches: BuildCaches, home: Path, say: Say) -> None:
+def _begin(caches: BuildCaches, home: Path, write_line: Say) -> None:
     busy = _path_beside(caches.own, _BUSY_SUFFIX)
     if busy.exists():
         if killed := busy.read_text():
@@ -170,7 +170,7 @@ def _begin(caches: BuildCaches, home: Path, say: Say) -> None:
         for path in caches.own.glob("*"):
             if path != caches.downloads:
                 _remove(path, caches.own)
-        say(CACHE_DELETED_WARNING)
+        write_line(CACHE_DELETED_WARNING)
     write_whole(busy, str(home).encode(), durable=False)
     for folder in (caches.own, caches.kept, caches.downloads):
         private_folder(folder)
@@ -188,8 +188,8 @@ def _alone(lock: Path) -> Iterator[bool]:
             os.close(held)
 
 
-def _path_beside(own: Path, ending: str) -> Path:
-    return own.with_name(own.name + ending)
+def _path_beside(folder: Path, ending: str) -> Path:
+    return folder.with_name(folder.name + ending)
 
 
 def _remove(path: Path, destination: Path) -> None:

@@ -45,7 +45,7 @@ class Cells:
         owner: str,
         temporary: Path,
         *writable: Path,
-        kept: Sequence[Path] = (),
+        kept_paths: Sequence[Path] = (),
         launcher: StepLauncher | None = None,
         step_limits: StepLimits | None = None,
         org: str = "",
@@ -62,7 +62,7 @@ class Cells:
         """Folders that steps may write to."""
         self.readable: list[Path] = []
         """Folders and files that steps may read, in addition to the system's."""
-        self._kept = tuple(kept)
+        self._kept = tuple(kept_paths)
         """Caches that steps may write to. Their files belong to the user of earlier steps."""
         self.pids: set[int] = set()
         """The first process id of each running step."""
@@ -138,7 +138,7 @@ class Cells:
         )
 
 
-def _named_files(environment: Mapping[str, str], own: Sequence[Path]) -> Iterator[str]:
+def _named_files(environment: Mapping[str, str], own_files: Sequence[Path]) -> Iterator[str]:
     """Yields the existing files and folders that are values of the operator's variables, such as
     certificates.
 
@@ -151,7 +151,7 @@ def _named_files(environment: Mapping[str, str], own: Sequence[Path]) -> Iterato
             path.startswith("/")
             and len(Path(path).parts) > 2
             and os.pathsep not in path
-            and not any(Path(path).is_relative_to(folder) for folder in own)
+            and not any(Path(path).is_relative_to(folder) for folder in own_files)
             and Path(path).exists()
         ):
             yield path

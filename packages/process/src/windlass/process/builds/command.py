@@ -45,19 +45,19 @@ class Site(Struct, frozen=True, kw_only=True):
     """Dockerfile instructions that were not executed. They may be the reason why a file is missing."""
 
 
-def resolve_command(command: Command, site: Site, say: Say) -> tuple[str, ...]:
+def resolve_command(command: Command, site: Site, write_line: Say) -> tuple[str, ...]:
     match command:
         case ExecForm(argv):
-            return _exec(argv, site, say)
+            return _exec(argv, site, write_line)
         case Shell(text, shell):
-            return _in_shell(without_runner(text), shell, site, say)
+            return _in_shell(without_runner(text), shell, site, write_line)
 
 
-def _exec(argv: Sequence[str], site: Site, say: Say) -> tuple[str, ...]:
+def _exec(argv: Sequence[str], site: Site, write_line: Say) -> tuple[str, ...]:
     if not argv[0]:
         raise BuildError("Name the command that starts the application: the present one is empty.")
     first, *rest = (site.layout.here(word) for word in argv)
-    program = _program(argv[0], first, site, say)
+    program = _program(argv[0], first, site, write_line)
     _check_script(program, rest, site)
     if "/" not in program or program.startswith("/"):
         return (program, *rest)
@@ -65,12 +65,15 @@ def _exec(argv: Sequence[str], site: Site, say: Say) -> tuple[str, ...]:
     return ("/bin/sh", "-c", 'exec "$0" "$@"', program, *rest)
 
 
-def _in_shell(text: str, shell: Sequence[str], site: Site, say: Say) -> tuple[str, ...]:
+def _in_shell(text: str, shell: Sequence[str], site: Site, write_line: Say) -> tuple[str, ...]:
     here = site.layout.here(text).strip()
     words = plain_words(here)
     if words:
         program = _program(
-            plain_words(text.strip())[0] if plain_words(text.strip()) else words[0], words[0], site, say
+            plain_words(text.strip())[0] if plain_words(text.strip()) else words[0],
+            words[0],
+            site,
+            write_line,
         )
         plain = [word for word in words[1:] if "$" not in word]
         if len(plain) == len(words) - 1 or (plain and plain[0] == words[1]):
@@ -80,19 +83,19 @@ def _in_shell(text: str, shell: Sequence[str], site: Site, say: Say) -> tuple[st
             here = shlex.quote(program) + here[len(words[0]) :]
         if not here.startswith("exec "):
             here = f"exec {here}"
-    first = _program(shell[0], shell[0], site, say)
+    first = _program(shell[0], shell[0], site, write_line)
     return (first, *shell[1:], here)
 
 
-def _program(program: str, here: str, site: Site, say: Say) -> str:
+def _program(program: str, folder: str, site: Site, write_line: Say) -> str:
     name = program.rpartition("/")[2]
     if "/" not in program:
         return _on_path(name, site) or _refuse_missing(program, site)
-    ours = here if not here.startswith("/") else ""
+    ours = folder if not folder.startswith("/") else ""
     if ours:
         place = site.layout.folder / ours
         if place.is_file() and os.path.realpath(place).startswith(os.path.realpath(site.layout.app)):
-            _executable(place, program, say)
+            _executable(place, program, write_line)
             return ours if "/" in ours else f"./{ours}"
         # The Dockerfile makes a virtual environment that does not exist here, such as
         # /app/.venv/bin/gunicorn.
@@ -120,29 +123,29 @@ def _on_path(name: str, site: Site) -> str | None:
     return None
 
 
-def _executable(place: Path, program: str, say: Say) -> None:
-    mode = place.stat().st_mode
+def _executable(path: Path, program: str, write_line: Say) -> None:
+    mode = path.stat().st_mode
     if not mode & 0o100:
-        say(f"{program} is made executable.")
-        place.chmod(mode | 0o111)
+        write_line(f"{program} is made executable.")
+        path.chmod(mode | 0o111)
 
 
-def _check_script(program: str, rest: Sequence[str], site: Site) -> None:
+def _check_script(program: str, arguments: Sequence[str], site: Site) -> None:
     """Refuses a command such as `python main.py` if the script is absent."""
     name = _PYTHON_PATTERN.sub("python", Path(program).name)
     if name in _RUNS_FILES:
-        rest = [word for word in rest[:2] if word != "run"][:1]
-        rest = rest if rest and CODE.fullmatch(rest[0]) else []
+        arguments = [word for word in arguments[:2] if word != "run"][:1]
+        arguments = arguments if arguments and CODE.fullmatch(arguments[0]) else []
     elif name not in _SCRIPT_SUFFIXES:
         return
-    if not rest or rest[0].startswith("-"):
+    if not arguments or arguments[0].startswith("-"):
         return
-    if rest[0].startswith("/") and not site.layout.image:
+    if arguments[0].startswith("/") and not site.layout.image:
         return
     folder = site.layout.folder
-    if any((folder / f"{rest[0]}{end}").exists() for end in ("", *_SCRIPT_SUFFIXES.get(name, ()))):
+    if any((folder / f"{arguments[0]}{end}").exists() for end in ("", *_SCRIPT_SUFFIXES.get(name, ()))):
         return
-    _refuse_missing(f"{name} {rest[0]}", site, rest[0])
+    _refuse_missing(f"{name} {arguments[0]}", site, arguments[0])
 
 
 def _refuse_missing(program: str, site: Site, file: str = "") -> NoReturn:

@@ -133,7 +133,7 @@ class NeedsContainer(BuildError):
         arguments."""
         return type(self), (str(self), self.reason, self.recipe)
 
-    def gives_the_same(self, dockerfile: Dockerfile, hinted: Hints) -> bool:
+    def gives_the_same(self, dockerfile: Dockerfile, hints: Hints) -> bool:
         """Returns whether the recipe leads to the same application as the Dockerfile.
 
         This is the case if both only serve the same folder, and the Dockerfile sets no variables. Otherwise
@@ -142,24 +142,24 @@ class NeedsContainer(BuildError):
         start nothing in an image of none; and the variables that the Dockerfile sets must mean the same
         outside of its image (`kept_variables`).
         """
-        if serves_the_site(dockerfile, self.recipe) and not hinted.environment:
+        if serves_the_site(dockerfile, self.recipe) and not hints.environment:
             return True
         images = _IMAGES.get(self.recipe.language)
         # Without a command in the Dockerfile, its image or a Compose file has the command, so the recipe's is
         # used.
-        is_whole = self.recipe.build or hinted.command is None
+        is_whole = self.recipe.build or hints.command is None
         is_unread = any(problem.startswith(_UNREAD) for problem in self.recipe.problems)
         if not (images and self.recipe.is_runnable and is_whole) or is_unread:
             return False
         bases = [name_of_image(stage.base) for stage in dockerfile.stages]
-        kept = kept_variables(dockerfile, hinted)
-        is_plain = hinted.command is None and _PLAIN_IMAGES.issuperset(bases)
+        kept = kept_variables(dockerfile, hints)
+        is_plain = hints.command is None and _PLAIN_IMAGES.issuperset(bases)
         return (is_plain or any(re.fullmatch(images, base) for base in bases)) and not any(
             _IMAGE_PATH_PATTERN.search(value) for value in kept.values()
         )
 
 
-def kept_variables(dockerfile: Dockerfile, hinted: Hints) -> dict[str, str]:
+def kept_variables(dockerfile: Dockerfile, hints: Hints) -> dict[str, str]:
     """Returns the variables of a Dockerfile that the application gets if the recipe is followed: all except
     those for tools, for a web server of the image, those that each recipe sets itself
     (`_HARMLESS_VARIABLES`), and paths of the image to which the instructions of the Dockerfile refer."""
@@ -168,7 +168,7 @@ def kept_variables(dockerfile: Dockerfile, hinted: Hints) -> dict[str, str]:
     has_server = any(name_of_image(stage.base).startswith("uwsgi-nginx") for stage in dockerfile.stages)
     return {
         name: value
-        for name, value in hinted.environment.items()
+        for name, value in hints.environment.items()
         if not (
             name in _HARMLESS_VARIABLES
             or _OF_TOOLS_PATTERN.fullmatch(name)
@@ -178,11 +178,11 @@ def kept_variables(dockerfile: Dockerfile, hinted: Hints) -> dict[str, str]:
     }
 
 
-def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> None:
+def check_start(hints: Hints, layout: Layout, name: Path, installs: bool) -> None:
     """Refuses a start command whose program is made by a Dockerfile instruction. `installs` is whether the
     build installs packages, which may contain the program."""
-    missing = _missing_file(hinted.command, layout, installs) if hinted.command else ""
-    steps = [instruction for instruction in hinted.skipped if instruction.makes_files]
+    missing = _missing_file(hints.command, layout, installs) if hints.command else ""
+    steps = [instruction for instruction in hints.skipped if instruction.makes_files]
     if not missing or not steps:
         return
     base = missing.rpartition("/")[2]
@@ -196,21 +196,21 @@ def check_start(hinted: Hints, layout: Layout, name: Path, installs: bool) -> No
     raise refusal(layout.app, reason)
 
 
-def check_web_server(hinted: Hints, layout: Layout, name: Path) -> None:
+def check_web_server(hints: Hints, layout: Layout, name: Path) -> None:
     """Refuses to start a web server of the image: the machine may have no such server, or one that serves
     other files."""
-    if starts_web_server(hinted.image, _argv_of(hinted.command) if hinted.command else []):
-        image = name_of_image(hinted.image)
+    if starts_web_server(hints.image, _argv_of(hints.command) if hints.command else []):
+        image = name_of_image(hints.image)
         reason = f"{name} starts the web server of the image {image}, and the process engine has no images."
         raise refusal(layout.app, reason)
 
 
-def check_global_program(hinted: Hints, layout: Layout, name: Path, package: Package | None) -> None:
+def check_global_program(hints: Hints, layout: Layout, name: Path, package: Package | None) -> None:
     """Refuses a start command whose program is only installed by `npm install --global` in the Dockerfile."""
-    argv = _argv_of(hinted.command) if hinted.command else []
+    argv = _argv_of(hints.command) if hints.command else []
     if not argv or (package and argv[0] in {**package.dependencies, **package.development}):
         return
-    for step in hinted.skipped:
+    for step in hints.skipped:
         if argv[0] in " ".join(_GLOBAL_INSTALL_PATTERN.findall(step.shown)).split():
             reason = (
                 f"{name} installs {argv[0]} in line {step.line}, and the process engine runs no instruction "

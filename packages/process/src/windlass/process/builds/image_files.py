@@ -28,16 +28,18 @@ _EXECUTED_PATTERN: Final = re.compile(r"^[ \t]*+exec[ \t]++([\w.+-]++)(?=[ \t\n]
 _MOST_SCRIPT_CHARACTERS: Final = 20_000
 
 
-def check_moved_script(read: Dockerfile, stage: Stage, hinted: Hints, layout: Layout, name: Path) -> None:
+def check_moved_script(
+    dockerfile: Dockerfile, stage: Stage, hints: Hints, layout: Layout, name: Path
+) -> None:
     """Refuses a start command whose script a COPY instruction moves out of the folder of a build, such as
     `.next/standalone/server.js` to `server.js`. A build without containers leaves it where it is."""
-    script = next((word for word in _words_of(hinted) if CODE.fullmatch(word)), "")
-    path = posixpath.normpath(posixpath.join(hinted.workdir, script))
+    script = next((word for word in _words_of(hints) if CODE.fullmatch(word)), "")
+    path = posixpath.normpath(posixpath.join(hints.workdir, script))
     if not script or (layout.folder / layout.here(path)).exists():
         return
-    tops = {hinted.top, *_working_folders(read)}
-    copies = [(step, origin) for step in stage.instructions for origin in _origins(step, path, hinted)]
-    wanted = posixpath.relpath(path, hinted.top)
+    tops = {hints.top, *_working_folders(dockerfile)}
+    copies = [(step, origin) for step in stage.instructions for origin in _origins(step, path, hints)]
+    wanted = posixpath.relpath(path, hints.top)
     if any(
         is_below(origin, top) and posixpath.relpath(origin, top) == wanted
         for _, origin in copies
@@ -53,11 +55,11 @@ def check_moved_script(read: Dockerfile, stage: Stage, hinted: Hints, layout: La
         raise refusal(layout.app, reason)
 
 
-def check_program_of_script(hinted: Hints, layout: Layout, name: Path, known: Sequence[str]) -> None:
+def check_program_of_script(hints: Hints, layout: Layout, name: Path, known: Sequence[str]) -> None:
     """Refuses a script of the repository as the start command if it executes a program that only an
     instruction of the Dockerfile installs, such as one that restarts the application after each change.
     `known`: the names of the packages that are installed."""
-    words = _words_of(hinted)
+    words = _words_of(hints)
     file = tree.resolve_inside(layout.app, layout.folder / layout.here(words[0])) if words else None
     if file is None or not file.is_file():
         return
@@ -65,7 +67,7 @@ def check_program_of_script(hinted: Hints, layout: Layout, name: Path, known: Se
     program = found[-1] if found else ""
     if not program or program in known or find_program(program, machine_path()):
         return
-    for step in hinted.skipped:
+    for step in hints.skipped:
         if step.shown.startswith("RUN ") and re.search(
             rf"(?<![\w-]){re.escape(program)}(?![\w-])", step.shown
         ):
@@ -77,15 +79,15 @@ def check_program_of_script(hinted: Hints, layout: Layout, name: Path, known: Se
             raise BuildError(str(refusal(layout.app, reason)))
 
 
-def _words_of(hinted: Hints) -> Sequence[str]:
-    command = hinted.command
+def _words_of(hints: Hints) -> Sequence[str]:
+    command = hints.command
     if command is None:
         return ()
     return command.argv if isinstance(command, ExecForm) else plain_words(command.text)
 
 
-def _working_folders(read: Dockerfile) -> Iterator[str]:
-    for stage in read.stages:
+def _working_folders(dockerfile: Dockerfile) -> Iterator[str]:
+    for stage in dockerfile.stages:
         place = "/"
         for step in stage.instructions:
             if step.name == "WORKDIR":
@@ -93,12 +95,12 @@ def _working_folders(read: Dockerfile) -> Iterator[str]:
                 yield place
 
 
-def _origins(step: Instruction, path: str, hinted: Hints) -> Iterator[str]:
+def _origins(step: Instruction, path: str, hints: Hints) -> Iterator[str]:
     """Yields the paths in another stage from which a COPY instruction may take the file `path`."""
     if step.name != "COPY" or step.flag("from") is None:
         return
     *sources, to = step.json or step.text.split()
-    target = posixpath.normpath(posixpath.join(hinted.workdir, to))
+    target = posixpath.normpath(posixpath.join(hints.workdir, to))
     for source in sources:
         origin = posixpath.normpath(posixpath.join("/", source))
         if path == target or (posixpath.basename(origin), posixpath.dirname(path)) == (

@@ -83,7 +83,7 @@ def _copy_results(kept_folder: Path, app: Path, name: str, results: Sequence[str
 def _copy(path: Path, target: Path, *, folders: bool) -> None:
     if not path.is_dir() or path.is_symlink():
         target.parent.mkdir(parents=True, exist_ok=True)
-        tree.replace_file(path, target, own=True)
+        tree.replace_file(path, target, needs_copy=True)
     elif folders:
         tree.copy(path, target)
 

@@ -81,7 +81,10 @@ class _RecipeRun:
             for name, command in self._steps.commands:
                 with step(self._tools.say, f"{name} ({command})"):
                     await self._tools.run(
-                        ["/bin/sh", "-c", command], cwd=self._app, more=self._environment(), title=command
+                        ["/bin/sh", "-c", command],
+                        cwd=self._app,
+                        extra_variables=self._environment(),
+                        title=command,
                     )
         finally:
             await subprocesses.in_thread(kept.take_out)

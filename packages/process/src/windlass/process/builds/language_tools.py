@@ -74,7 +74,7 @@ class ToolchainSearch:
                 reason = f" It could not be fetched: {missing}"
         raise _missing_version(toolchain, present, version_range, why, reason)
 
-    async def _present(self, toolchain: Toolchain, own: Mapping[str, str]) -> str | None:
+    async def _present(self, toolchain: Toolchain, version_files: Mapping[str, str]) -> str | None:
         """Returns the version of the toolchain in the PATH.
 
         Returns an empty string if the version does not matter, and None if there is no such program.
@@ -83,16 +83,16 @@ class ToolchainSearch:
             return None
         if not toolchain.version:
             return ""
-        question = await subprocesses.in_thread(self._cache_key, toolchain, own)
+        question = await subprocesses.in_thread(self._cache_key, toolchain, version_files)
         if version := self._toolchains.versions.find(question):
             return version
-        answer = await self._tools.ask(toolchain.version, cwd=self._cwd, more=own)
+        answer = await self._tools.ask(toolchain.version, cwd=self._cwd, extra_variables=version_files)
         if not answer or not toolchain.numbers_in(answer):
             return None
         self._toolchains.versions.add(question, answer)
         return answer
 
-    def _cache_key(self, toolchain: Toolchain, own: Mapping[str, str]) -> Hashable:
+    def _cache_key(self, toolchain: Toolchain, version_files: Mapping[str, str]) -> Hashable:
         """Returns a key of everything that can change the version that the program reports.
 
         Other files of the repository can change it too: rustup also reads rust-toolchain.toml in the folders
@@ -104,7 +104,7 @@ class ToolchainSearch:
         files = [self._cwd / name for name in toolchain.version_files]
         read = tree.digest(self._cwd, [file for file in files if tree.resolve_inside(self._cwd, file)])
         told = toolchain.version, program, facts.st_ino, facts.st_mtime_ns
-        return (*told, self._cwd, read, *sorted(own.items()))
+        return (*told, self._cwd, read, *sorted(version_files.items()))
 
     async def _other_home(self, toolchain: Toolchain, version_range: str, present: str | None) -> Path | None:
         """Returns the folder of another installation to use. `present`: the version in the PATH, if it is new

@@ -178,7 +178,7 @@ async def install_apart(
         elif path.name == "package.json" and path.parent == dependencies.root.folder:
             target.write_bytes(_without_scripts(path))
         elif not target.exists():
-            await subprocesses.in_thread(partial(tree.replace_file, path, target, own=True))
+            await subprocesses.in_thread(partial(tree.replace_file, path, target, needs_copy=True))
     await _install(tools, dependencies, folder, variables)
     (folder / "node_modules").mkdir(exist_ok=True)
 
@@ -233,7 +233,9 @@ async def _run(
     # With CI set, some build tools treat warnings as errors.
     more = {**variables, "CI": "false", "PATH": os.pathsep.join((*dict.fromkeys(bins), *tools.path))}
     settings = settings_of(tools, dependencies)
-    await tools.run(command, cwd=dependencies.package.folder, more={**settings, **more}, title=title)
+    await tools.run(
+        command, cwd=dependencies.package.folder, extra_variables={**settings, **more}, title=title
+    )
 
 
 def settings_of(tools: Tools, dependencies: NodeDependencies) -> dict[str, str]:
@@ -276,10 +278,10 @@ async def _install(
     text = _text_of(words)
     more = {**settings_of(tools, dependencies), **variables}
     with step(tools.say, f"Installing the Node dependencies ({text})"):
-        await tools.run(words, cwd=cwd, more=more, title=text)
+        await tools.run(words, cwd=cwd, extra_variables=more, title=text)
 
 
-def _local(root: Package, top: Path) -> Iterator[Path]:
+def _local(root: Package, root_folder: Path) -> Iterator[Path]:
     """Yields the local packages, including the local packages on which they depend."""
     seen: set[Path] = set()
     ahead = [root]
@@ -289,7 +291,7 @@ def _local(root: Package, top: Path) -> Iterator[Path]:
             if not (named := _LOCAL_PATTERN.fullmatch(version)):
                 continue
             path = named["path"] or named["bare"]
-            place = Path(os.path.normpath(tree.within(top, here.folder, path, "package.json")))
+            place = Path(os.path.normpath(tree.within(root_folder, here.folder, path, "package.json")))
             if not place.is_relative_to(root.folder):
                 raise BuildError(
                     f"Take {path} out of package.json: it is outside of the folder of that file."

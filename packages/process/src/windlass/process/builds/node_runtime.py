@@ -94,20 +94,20 @@ def _major_for(version_range: str) -> str:
 
 
 def _fallback(
-    installed_version: str, version_range: str, named_by: str, missing: MissingToolchain
+    installed_version: str, version_range: str, named_by: str, cause: MissingToolchain
 ) -> NodeRuntime:
     if not installed_version:
         raise BuildError(
-            f"{_advice(version_range, named_by)}, there is none, and it could not be fetched: {missing} Or "
+            f"{_advice(version_range, named_by)}, there is none, and it could not be fetched: {cause} Or "
             "deploy to a cluster with the Docker engine."
-        ) from missing
+        ) from cause
     return NodeRuntime(
         version=installed_version, complaint=_complaint(version_range, named_by, installed_version)
     )
 
 
-def _complaint(version_range: str, named_by: str, used: str) -> str:
-    return f"{_advice(version_range, named_by)}, and Node {used} was used."
+def _complaint(version_range: str, named_by: str, used_version: str) -> str:
+    return f"{_advice(version_range, named_by)}, and Node {used_version} was used."
 
 
 def _advice(version_range: str, named_by: str) -> str:

@@ -229,9 +229,11 @@ async def _install_and_build(
         _place_programs(state, dependencies.package.folder / "node_modules", Path("node_modules"))
 
 
-def _link(state: BuildState, name: str, deps: Path) -> None:
+def _link(state: BuildState, name: str, dependencies_folder: Path) -> None:
     """Links the artifact to shared packages. A sweep removes packages without a link from an artifact."""
-    (state.made / name).symlink_to(Path("..", deps.parent.name, deps.name, "node_modules"))
+    (state.made / name).symlink_to(
+        Path("..", dependencies_folder.parent.name, dependencies_folder.name, "node_modules")
+    )
 
 
 def _place_programs(state: BuildState, now: Path, final: Path) -> None:

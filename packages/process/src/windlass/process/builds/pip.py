@@ -27,18 +27,18 @@ async def pip_install(
     tools: Tools,
     python: str,
     venv: Path,
-    words: Sequence[str | Path],
+    arguments: Sequence[str | Path],
     cwd: Path,
     variables: Mapping[str, str],
 ) -> None:
     """Installs packages into a virtual environment. The environment needs no pip of its own."""
     into = venv / "bin" / "python"
     if pip := await find_pip(tools, python):
-        argv: list[str | Path] = [*pip, "--python", into, "install", *words]
-        await tools.run(argv, cwd=cwd, more=variables, title="pip install")
+        argv: list[str | Path] = [*pip, "--python", into, "install", *arguments]
+        await tools.run(argv, cwd=cwd, extra_variables=variables, title="pip install")
     elif uv := find_uv(tools):
-        argv = [uv, "pip", "install", "--python", into, *words]
-        await tools.run(argv, cwd=cwd, more=variables, title="uv pip install")
+        argv = [uv, "pip", "install", "--python", into, *arguments]
+        await tools.run(argv, cwd=cwd, extra_variables=variables, title="uv pip install")
     else:
         raise BuildError(_MISSING_PIP_ADVICE)
 

@@ -23,49 +23,49 @@ class ProcessCommands(Struct, frozen=True):
     release: tuple[str, ...]
 
 
-def resolve_processes(start: Start, site: Site, say: Say, settings: BuildSettings) -> ProcessCommands:
+def resolve_processes(start: Start, site: Site, write_line: Say, settings: BuildSettings) -> ProcessCommands:
     """Resolves all commands of an application.
 
     Raises BuildError if the web process cannot be started and no setting replaces its command. Leaves out
     other processes that cannot be started, because no application may use them.
     """
     return ProcessCommands(
-        web=_resolve_web(start, site, say, settings),
-        processes=_resolve_others(start, site, say),
-        release=_resolve_release(start.release, site, say),
+        web=_resolve_web(start, site, write_line, settings),
+        processes=_resolve_others(start, site, write_line),
+        release=_resolve_release(start.release, site, write_line),
     )
 
 
-def _resolve_web(start: Start, site: Site, say: Say, settings: BuildSettings) -> tuple[str, ...]:
+def _resolve_web(start: Start, site: Site, write_line: Say, settings: BuildSettings) -> tuple[str, ...]:
     if start.command is None:
         return ()
     try:
-        return resolve_command(start.command, site, say)
+        return resolve_command(start.command, site, write_line)
     except BuildError as error:
         if not settings.has_command:
             raise
-        say(f"The settings of the application name what runs. Otherwise: {error}")
+        write_line(f"The settings of the application name what runs. Otherwise: {error}")
         return ()
 
 
-def _resolve_others(start: Start, site: Site, say: Say) -> Mapping[str, tuple[str, ...]]:
+def _resolve_others(start: Start, site: Site, write_line: Say) -> Mapping[str, tuple[str, ...]]:
     resolved: dict[str, tuple[str, ...]] = {}
     for name, command in start.processes.items():
         try:
-            resolved[name] = resolve_command(command, site, say)
+            resolved[name] = resolve_command(command, site, write_line)
         except BuildError as error:
             if command != start.command:
-                say(f"The process {name} cannot be chosen: {error}")
+                write_line(f"The process {name} cannot be chosen: {error}")
     return resolved
 
 
-def _resolve_release(command: Command | None, site: Site, say: Say) -> tuple[str, ...]:
+def _resolve_release(command: Command | None, site: Site, write_line: Say) -> tuple[str, ...]:
     """Resolves the release command. If its program is missing, returns the command unresolved: a setting may
     replace it, and otherwise it fails when it runs."""
     if command is None:
         return ()
     try:
-        return resolve_command(command, site, say)
+        return resolve_command(command, site, write_line)
     except BuildError as error:
-        say(f"The release command will fail: {error}")
+        write_line(f"The release command will fail: {error}")
         return shell_command(text_of(command))

@@ -123,12 +123,12 @@ def declaration_of(folder: Path) -> DependencyDeclaration | None:
 
 
 def dependencies_of(
-    declaration: DependencyDeclaration, say: Say, added: Sequence[str] = ()
+    declaration: DependencyDeclaration, write_line: Say, added_packages: Sequence[str] = ()
 ) -> PythonDependencies:
-    """Reads the declared dependencies and adds the packages in `added`."""
+    """Reads the declared dependencies and adds the packages in `added_packages`."""
     match declaration.kind:
         case "requirements":
-            declared = _of_requirements(declaration, say)
+            declared = _of_requirements(declaration, write_line)
         case "pipfile":
             declared = _of_pipfile(declaration)
         case "locked":
@@ -136,14 +136,14 @@ def dependencies_of(
         case _:
             declared = _of_project(declaration.folder)
     old = old_package_in(declared.requirements or _lock_text(declared))
-    if old and SETUPTOOLS not in added:  # a recipe may have added it already
-        say(f"{SETUPTOOLS} is installed as well: {old} needs its module pkg_resources.")
-        added = [*added, SETUPTOOLS]
+    if old and SETUPTOOLS not in added_packages:  # a recipe may have added it already
+        write_line(f"{SETUPTOOLS} is installed as well: {old} needs its module pkg_resources.")
+        added_packages = [*added_packages, SETUPTOOLS]
     for companion, pin in companions_in(declared.requirements).items():
-        if companion not in added:
-            say(f"{companion} is installed as well: {pin} does not work with newer versions.")
-            added = [*added, companion]
-    return replace(declared, added=_text(added))
+        if companion not in added_packages:
+            write_line(f"{companion} is installed as well: {pin} does not work with newer versions.")
+            added_packages = [*added_packages, companion]
+    return replace(declared, added=_text(added_packages))
 
 
 def _lock_text(dependencies: PythonDependencies) -> str:
@@ -184,30 +184,32 @@ def _of_lock(declaration: DependencyDeclaration) -> PythonDependencies:
     )
 
 
-def _of_requirements(declaration: DependencyDeclaration, say: Say) -> PythonDependencies:
-    lines = list(requirements_in(declaration.folder / declaration.file, declaration.folder, say))
+def _of_requirements(declaration: DependencyDeclaration, write_line: Say) -> PythonDependencies:
+    lines = list(requirements_in(declaration.folder / declaration.file, declaration.folder, write_line))
     requirements = _text(line.line for line in lines if not line.limits)
     if missing := missing_requirements(requirements, _declared_in(declaration.folder)):
         more = ", ".join(missing)
-        say(f"Installed as well, because only pyproject.toml names it, and not {declaration.file}: {more}.")
+        write_line(
+            f"Installed as well, because only pyproject.toml names it, and not {declaration.file}: {more}."
+        )
         requirements += _text(missing)
     return PythonDependencies(
         requirements=requirements,
         constraints=_text(line.line for line in lines if line.limits),
         local=tuple(local_paths(requirements, declaration.folder)),
-        project=declaration.folder if _is_installed_too(declaration, requirements, say) else None,
+        project=declaration.folder if _is_installed_too(declaration, requirements, write_line) else None,
         cwd=declaration.folder,
     )
 
 
-def _is_installed_too(declaration: DependencyDeclaration, requirements: str, say: Say) -> bool:
+def _is_installed_too(declaration: DependencyDeclaration, requirements: str, write_line: Say) -> bool:
     """Returns whether the project itself is installed besides its requirements, because its packages are
     below `src`."""
     folder = declaration.folder
     files = KnownFiles(Tree(file_names(folder), partial(read_beginning, folder)))
     if declaration.file != REQUIREMENTS[0] or not has_to_be_installed(files, requirements):
         return False
-    say("The project is installed as well: its packages are below src.")
+    write_line("The project is installed as well: its packages are below src.")
     return True
 
 
@@ -327,7 +329,7 @@ async def install_by(
     await _pip_in(tools, python, venv)
     more = {**variables, "VIRTUAL_ENV": str(venv), "PATH": os.pathsep.join((f"{venv}/bin", *tools.path))}
     with step(tools.say, f"Installing the Python dependencies ({command})"):
-        await tools.run(["/bin/sh", "-c", command], cwd=cwd, more=more, title=command)
+        await tools.run(["/bin/sh", "-c", command], cwd=cwd, extra_variables=more, title=command)
 
 
 def _write(file: Path, text: str) -> None:

@@ -112,4 +112,4 @@ async def install_locked(
     }
     shown = f"{manager.name} {manager.words[0]}"
     with step(tools.say, f"Installing the Python dependencies ({shown})"):
-        await tools.run([program, *manager.words], cwd=cwd, more=more, title=shown)
+        await tools.run([program, *manager.words], cwd=cwd, extra_variables=more, title=shown)

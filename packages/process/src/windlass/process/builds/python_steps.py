@@ -74,7 +74,7 @@ async def install_python(state: BuildState) -> None:
         needed = python.PythonDependencies(command=state.sources.install, cwd=declaration.folder)
     # Packages may need a newer Python than that of Windlass. Programs without packages start sooner with it.
     has_packages = needed is not None and not needed.is_empty
-    version = await _interpreter(state, state.sources.wanted_python, newest=has_packages)
+    version = await _interpreter(state, state.sources.wanted_python, use_newest=has_packages)
     if needed is None or needed.is_empty:
         python.make_standalone(version, state.made / "bin")
         state.places.append((state.made / "bin", state.final / "bin"))
@@ -92,11 +92,11 @@ async def install_python(state: BuildState) -> None:
 
 
 def _read_dependencies(
-    declaration: python.DependencyDeclaration, added: Sequence[str]
+    declaration: python.DependencyDeclaration, added_packages: Sequence[str]
 ) -> tuple[python.PythonDependencies, list[str]]:
     """Returns the dependencies, and lines for the build log."""
     lines: list[str] = []
-    return python.dependencies_of(declaration, lines.append, added), lines
+    return python.dependencies_of(declaration, lines.append, added_packages), lines
 
 
 async def build_python(state: BuildState) -> None:
@@ -113,7 +113,7 @@ async def build_python(state: BuildState) -> None:
             await state.tools.run(
                 ["/bin/sh", "-c", command],
                 cwd=state.layout.folder,
-                more=state.variables_as_started(),
+                extra_variables=state.variables_as_started(),
                 title=command,
             )
         except BuildError as error:
@@ -160,9 +160,9 @@ async def _venv_of_suitable_python(
 
 
 async def _interpreter(
-    state: BuildState, requirement: PythonRequirement, *, newest: bool = True
+    state: BuildState, requirement: PythonRequirement, *, use_newest: bool = True
 ) -> Interpreter:
-    version = await find_python(state.tools, state.toolchains, state.held, requirement, newest=newest)
+    version = await find_python(state.tools, state.toolchains, state.held, requirement, use_newest=use_newest)
     if version.complaint:
         state.say(version.complaint)
     if version.fetched is None:

@@ -215,17 +215,17 @@ async def find_python(
     stack: ExitStack,
     requirement: PythonRequirement,
     *,
-    newest: bool = True,
+    use_newest: bool = True,
 ) -> Interpreter:
     """Returns a Python in the wanted range: the Python that runs Windlass, another Python of this machine, or
-    a fetched Python. With `newest`, returns the newest Python of this machine in the range, up to the default
-    version: this starts several programs.
+    a fetched Python. With `use_newest`, returns the newest Python of this machine in the range, up to the
+    default version: this starts several programs.
 
     If there is none, returns the nearest version on this machine. Raises BuildError if the requirement is
     strict.
     """
     own = Interpreter(own_python(), ".".join(map(str, sys.version_info[:3])))
-    if newest and not requirement.minor and (newer := await _newer(tools, own, requirement)):
+    if use_newest and not requirement.minor and (newer := await _newer(tools, own, requirement)):
         return newer
     if requirement.holds(own.version):
         return own
@@ -243,8 +243,10 @@ async def find_python(
         return _fallback(nearest, requirement, missing)
 
 
-async def _newer(tools: Tools, own: Interpreter, requirement: PythonRequirement) -> Interpreter | None:
-    for number in range(DEFAULT_MINOR, _minor_number(own.version), -1):
+async def _newer(
+    tools: Tools, windlass_python: Interpreter, requirement: PythonRequirement
+) -> Interpreter | None:
+    for number in range(DEFAULT_MINOR, _minor_number(windlass_python.version), -1):
         if requirement.holds(f"3.{number}.999") and (present := await _find(tools, f"3.{number}")):
             return present
     return None
@@ -270,18 +272,18 @@ async def _can_install(tools: Tools, program: Path) -> bool:
     return pip is None or bool(await tools.ask_once([*pip, "--python", program, "--version"], program))
 
 
-async def _nearest(tools: Tools, own: Interpreter, requirement: PythonRequirement) -> Interpreter:
+async def _nearest(tools: Tools, windlass_python: Interpreter, requirement: PythonRequirement) -> Interpreter:
     """Returns the Python of this machine with the version nearest to the wanted one."""
-    aim, ours = _minor_number(requirement.minor), _minor_number(own.version)
+    aim, ours = _minor_number(requirement.minor), _minor_number(windlass_python.version)
     if requirement.is_strict or not aim:
-        return own
+        return windlass_python
     nearer = (
         number for number in range(OLDEST_MINOR, NEWEST_MINOR + 1) if abs(number - aim) < abs(ours - aim)
     )
     for number in sorted(nearer, key=lambda number: abs(number - aim)):
         if present := await _find(tools, f"3.{number}"):
             return present
-    return own
+    return windlass_python
 
 
 def _minor_number(version: str) -> int:
@@ -326,11 +328,13 @@ def _first_in(requirement: PythonRequirement) -> str:
 async def _install_python(uv: Path, minor: str, tools: Tools, folder: Path) -> None:
     more = {"UV_PYTHON_INSTALL_DIR": str(folder / "pythons"), "UV_HTTP_RETRIES": "0", "UV_HTTP_TIMEOUT": "30"}
     words: list[str | Path] = [uv, "python", "install", "--no-bin", minor]
-    await tools.run(words, cwd=folder, more=more, title=f"uv python install {minor}")
+    await tools.run(words, cwd=folder, extra_variables=more, title=f"uv python install {minor}")
     await tools.run(["/bin/sh", "-c", _PLACE_SCRIPT, "sh", folder, minor], cwd=folder, title="sh")
 
 
-def _fallback(own: Interpreter, requirement: PythonRequirement, missing: BuildError) -> Interpreter:
+def _fallback(
+    windlass_python: Interpreter, requirement: PythonRequirement, toolchain_error: BuildError
+) -> Interpreter:
     version = requirement.minor or requirement.version
     command = (
         f"`uv python install {requirement.minor}`"
@@ -339,8 +343,8 @@ def _fallback(own: Interpreter, requirement: PythonRequirement, missing: BuildEr
     )
     advice = (
         f"Install Python {version} on the machine that runs Windlass ({command}): {requirement.named_by} "
-        f"asks for it, and Python {own.version} is there"
+        f"asks for it, and Python {windlass_python.version} is there"
     )
     if requirement.is_strict:
-        raise BuildError(f"{advice}. It could not be fetched: {missing}") from missing
-    return replace(own, complaint=f"{advice}.")
+        raise BuildError(f"{advice}. It could not be fetched: {toolchain_error}") from toolchain_error
+    return replace(windlass_python, complaint=f"{advice}.")

@@ -35,20 +35,20 @@ class Requirement(NamedTuple):
     """Whether the line is a constraint, which limits a version but does not install the package."""
 
 
-def requirements_in(file: Path, root: Path, say: Say) -> Iterator[Requirement]:
+def requirements_in(file: Path, root: Path, write_line: Say) -> Iterator[Requirement]:
     """Yields the lines of a requirements file, including the lines of included files."""
-    return _RequirementFiles(file, root, say).read(file, 0)
+    return _RequirementFiles(file, root, write_line).read(file, 0)
 
 
 class _RequirementFiles:
     """Reads a requirements file and the files that it includes."""
 
-    def __init__(self, file: Path, root: Path, say: Say) -> None:
-        self._name, self._root, self._say = file.name, root, say
+    def __init__(self, file: Path, root: Path, write_line: Say) -> None:
+        self._name, self._root, self._say = file.name, root, write_line
         self._files = self._length = 0
 
-    def read(self, file: Path, deep: int) -> Iterator[Requirement]:
-        if deep > MAX_DEPTH:
+    def read(self, file: Path, depth: int) -> Iterator[Requirement]:
+        if depth > MAX_DEPTH:
             raise BuildError(f"Fix {file.name}: it includes other files too deep, or itself.")
         whole = tree.resolve_inside(self._root, file)
         if whole is None or not whole.is_file():
@@ -61,9 +61,9 @@ class _RequirementFiles:
             if not plain or plain.startswith("#"):
                 continue
             if included := _INCLUDE_PATTERN.match(plain):
-                yield from self._include(included["path"], file, deep, line)
+                yield from self._include(included["path"], file, depth, line)
             elif limiting := _CONSTRAINT_PATTERN.match(plain):
-                for requirement in self._include(limiting["path"], file, deep, line):
+                for requirement in self._include(limiting["path"], file, depth, line):
                     yield requirement._replace(limits=True)
             else:
                 yield Requirement(_as_installed(line, self._say))
@@ -77,14 +77,14 @@ class _RequirementFiles:
                 f"{MAX_LENGTH >> 20} MiB."
             )
 
-    def _include(self, path: str, file: Path, deep: int, line: str) -> Iterator[Requirement]:
+    def _include(self, path: str, file: Path, depth: int, line: str) -> Iterator[Requirement]:
         if _URL_PATTERN.match(path):
             yield Requirement(line)
             return
-        yield from self.read(tree.within(self._root, file.parent, path, file.name), deep + 1)
+        yield from self.read(tree.within(self._root, file.parent, path, file.name), depth + 1)
 
 
-def _as_installed(line: str, say: Say) -> str:
+def _as_installed(line: str, write_line: Say) -> str:
     """Returns a line without `-e`, because an editable install would point to the temporary folder of the
     build."""
     if not (editable := _EDITABLE_PATTERN.match(line.lstrip())):
@@ -92,7 +92,7 @@ def _as_installed(line: str, say: Say) -> str:
     rest = line.lstrip()[editable.end() :].strip()
     if _URL_PATTERN.match(rest) or re.match(r"(git|hg|svn|bzr)\+", rest):
         return rest if " @ " in rest or "#egg=" not in rest else _by_name(rest)
-    say(f"{rest} is installed as it is now, and not as editable.")
+    write_line(f"{rest} is installed as it is now, and not as editable.")
     return rest
 
 

@@ -42,11 +42,11 @@ async def check_room(folder: Path, reserve: int) -> None:
         raise BuildError(_DISK_SHORTAGE_ERROR)
 
 
-def held_by_build(folder: Path, cache: Path, began: float, pids: Collection[int]) -> Amount:
+def held_by_build(folder: Path, cache: Path, started_at: float, pids: Collection[int]) -> Amount:
     """Returns the disk space that a build uses: its folder, the files that it added to its cache, and deleted
     files that its steps have open. `pids` are the first processes of its steps."""
     find = partial(with_descendants, tuple(pids))
-    return measure([folder]) + measure([cache], began, began) + unlinked(find, folder)
+    return measure([folder]) + measure([cache], started_at, started_at) + unlinked(find, folder)
 
 
 async def within_reserve(work: Coroutine[Any, Any, T], watch: DiskWatch, measure: Callable[[], Amount]) -> T:

@@ -210,32 +210,32 @@ def _by_dockerfile(order: Order, context: Path, file: Path, workspace: Package |
         return sources
 
 
-def _by_hints(order: Order, context: Path, name: Path, hinted: Hints, choice: DockerfileChoice) -> Sources:
-    layout = _layout(context, hinted)
+def _by_hints(order: Order, context: Path, name: Path, hints: Hints, choice: DockerfileChoice) -> Sources:
+    layout = _layout(context, hints)
     package = node_packages.package(layout.folder) or node_packages.package(context)
     declaration = python.declaration_of(layout.folder) or python.declaration_of(context)
-    builds = builds_of(package, None, text_of(hinted.command) if hinted.command else "")
+    builds = builds_of(package, None, text_of(hints.command) if hints.command else "")
     if not order.settings.has_command:
-        container_only.check_web_server(hinted, layout, name)
-        container_only.check_global_program(hinted, layout, name, package)
+        container_only.check_web_server(hints, layout, name)
+        container_only.check_global_program(hints, layout, name, package)
         known = [*package.dependencies, *package.development] if package else []
-        image_files.check_program_of_script(hinted, layout, name, known)
+        image_files.check_program_of_script(hints, layout, name, known)
     if not (order.settings.has_command or builds):
-        container_only.check_start(hinted, layout, name, installs=bool(declaration or package))
-    skipped = hinted.skipped
-    port = fixed_port(hinted.command, hinted.ports)
-    chosen = _start(hinted, layout, package, name, order.settings)
+        container_only.check_start(hints, layout, name, installs=bool(declaration or package))
+    skipped = hints.skipped
+    port = fixed_port(hints.command, hints.ports)
+    chosen = _start(hints, layout, package, name, order.settings)
     recipe = plan_of(tree_of(context), order.settings, choice).recipe
     return Sources(
         layout=layout,
         start=chosen,
         package=package,
         declaration=declaration,
-        environment=hinted.environment,
-        variables=hinted.variables,
-        ports=tuple(hinted.ports) or ((port,) if port else ()),
+        environment=hints.environment,
+        variables=hints.variables,
+        ports=tuple(hints.ports) or ((port,) if port else ()),
         web_port=recipe.port,
-        wanted_python=_version_in(hinted.image, name) or _wanted_python(context, order.settings),
+        wanted_python=_version_in(hints.image, name) or _wanted_python(context, order.settings),
         wanted_node=_wanted_node(context, None, order.settings),
         build=builds,
         undone=tuple(
@@ -270,22 +270,22 @@ def _stage(order: Order, parsed: dockerfile.Dockerfile) -> dockerfile.Stage:
     return stage
 
 
-def _layout(context: Path, hinted: Hints) -> Layout:
+def _layout(context: Path, hints: Hints) -> Layout:
     """Returns the layout of the folder. The last WORKDIR is the working folder if the repository contains
     it."""
-    folder = is_below(hinted.workdir, hinted.top) and tree.resolve_inside(
-        context, context / hinted.workdir.removeprefix(hinted.top).strip("/")
+    folder = is_below(hints.workdir, hints.top) and tree.resolve_inside(
+        context, context / hints.workdir.removeprefix(hints.top).strip("/")
     )
-    workdir = hinted.workdir if folder and folder.is_dir() else hinted.top
-    return Layout(app=context, top=hinted.top, workdir=workdir, image=True)
+    workdir = hints.workdir if folder and folder.is_dir() else hints.top
+    return Layout(app=context, top=hints.top, workdir=workdir, image=True)
 
 
 def _start(
-    hinted: Hints, layout: Layout, package: Package | None, name: Path, settings: BuildSettings
+    hints: Hints, layout: Layout, package: Package | None, name: Path, settings: BuildSettings
 ) -> Start:
-    if hinted.command is not None:
-        command = start.without_npm(hinted.command, package)
-        port = fixed_port(command, hinted.ports)
+    if hints.command is not None:
+        command = start.without_npm(hints.command, package)
+        port = fixed_port(command, hints.ports)
         return Start(with_given_port(command, port) if port else command, f"the command of {name}")
     if chosen := start.by_package(package) or _start_by_files(layout.folder):
         return chosen
@@ -293,7 +293,7 @@ def _start(
         return Start(None, "the command that is set in the application")
     raise container_only.refusal(
         layout.app,
-        f"{name} has neither CMD nor ENTRYPOINT, and what its base image {hinted.image} starts is not known "
+        f"{name} has neither CMD nor ENTRYPOINT, and what its base image {hints.image} starts is not known "
         "without a container engine.",
     )
 

@@ -99,14 +99,14 @@ def by_package(package: Package | None) -> Start | None:
     return None
 
 
-def script_command(package: Package, name: str, more: tuple[str, ...] = ()) -> Command | None:
+def script_command(package: Package, name: str, extra_arguments: tuple[str, ...] = ()) -> Command | None:
     """Returns the command of a script in package.json. Runs it through npm only if npm would do more than run
     the command."""
     if name not in package.scripts:
         return None
     around = {f"pre{name}", f"post{name}"} & package.scripts.keys()
-    if around or more or "npm_" in package.scripts[name]:
-        dashes = ("--", *more) if more else ()
+    if around or extra_arguments or "npm_" in package.scripts[name]:
+        dashes = ("--", *extra_arguments) if extra_arguments else ()
         return ExecForm(("npm", "run", "--silent", name, *dashes))
     return Shell(package.scripts[name])
 

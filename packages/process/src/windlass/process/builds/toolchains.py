@@ -83,19 +83,19 @@ class Toolchains:
         self._sizes: dict[str, int] = {}
         """The size of each toolchain, by folder name. Sizes do not change."""
 
-    async def fetch(self, name: str, make: Make, tools: Tools, stack: ExitStack) -> Path:
+    async def fetch(self, name: str, install_toolchain: Make, tools: Tools, stack: ExitStack) -> Path:
         """Returns the folder of a toolchain, and keeps it locked until `stack` is closed. Raises
         MissingToolchain if it cannot be fetched."""
         lock = self._busy.setdefault(name, asyncio.Lock())
         async with lock:
             self._check(name)
             try:
-                await self._ensure(name, make, tools)
+                await self._ensure(name, install_toolchain, tools)
                 folder, is_present = await subprocesses.in_thread(
                     stack.enter_context, self._store.depending(name)
                 )
                 if not is_present:  # a sweep has erased it because of its size
-                    await self._make(name, make, tools, folder)
+                    await self._make(name, install_toolchain, tools, folder)
             except BuildError as error:
                 self._note(name, error)
                 raise MissingToolchain(self._failure(name) or str(error)) from error
@@ -149,7 +149,7 @@ class Toolchains:
         wait = f"{math.ceil(left / 60)} min"
         return f"{reason} Builds try that again in {wait}, or after a restart of Windlass."
 
-    async def _ensure(self, name: str, make: Make, tools: Tools) -> None:
+    async def _ensure(self, name: str, install_toolchain: Make, tools: Tools) -> None:
         """Fetches a toolchain if it is absent.
 
         The build that fetches a toolchain has an exclusive lock on the folder. The lock is released
@@ -161,11 +161,11 @@ class Toolchains:
                 making.enter_context, self._store.depending(name)
             )
             if not is_present:
-                await self._make(name, make, tools, folder)
+                await self._make(name, install_toolchain, tools, folder)
         finally:
             await subprocesses.in_thread(making.close)
 
-    async def _make(self, name: str, make: Make, tools: Tools, folder: Path) -> None:
+    async def _make(self, name: str, install_toolchain: Make, tools: Tools, folder: Path) -> None:
         home = folder / "home"
         cache = home / "cache"
         await subprocesses.in_thread(_make_folders, home, cache)
@@ -181,7 +181,7 @@ class Toolchains:
         own = tools.elsewhere(home, cache, cells)
         try:
             with step(tools.say, f"Fetching {name}"):
-                await make(own, folder)
+                await install_toolchain(own, folder)
         finally:
             await subprocesses.in_thread(own.end_all)
         await subprocesses.in_thread(_finish, folder, home)

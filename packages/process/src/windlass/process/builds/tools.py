@@ -109,14 +109,14 @@ class Tools:
         surroundings: Mapping[str, str],
         home: Path,
         cache: Path,
-        say: Say,
+        write_line: Say,
         facts: dict[tuple[str, ...], str],
         cells: Cells,
     ) -> None:
         """`home` identifies the programs of this build. A sweep finds and ends them by it. `facts` are the
         answers that installed programs gave earlier builds."""
         self.cells = cells
-        self.say = say
+        self.say = write_line
         self.surroundings = surroundings
         self.cache = cache
         self._facts = facts
@@ -174,12 +174,17 @@ class Tools:
         return find_program(name, self.path)
 
     async def run(
-        self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None, title: str
+        self,
+        argv: Sequence[str | Path],
+        *,
+        cwd: Path,
+        extra_variables: Mapping[str, str] | None = None,
+        title: str,
     ) -> None:
         """Runs a program and passes its output to the build log. Raises ToolFailed with the relevant output
         if the program fails."""
         heard = OutputLines(self.say, self._plain)
-        code = await self._run(argv, cwd, more or {}, heard, title)
+        code = await self._run(argv, cwd, extra_variables or {}, heard, title)
         if code:
             has_room = not await subprocesses.in_thread(has_little, self.home)
             message = self._plain(failure(title, code, heard.last, has_room=has_room))
@@ -215,26 +220,33 @@ class Tools:
         return self._facts[key]
 
     async def _ask_apart(self, argv: Sequence[str | Path]) -> str | None:
-        return await self.ask(argv, cwd=Path("/"), more={"HOME": _MISSING_FOLDER, "TMPDIR": _MISSING_FOLDER})
+        return await self.ask(
+            argv, cwd=Path("/"), extra_variables={"HOME": _MISSING_FOLDER, "TMPDIR": _MISSING_FOLDER}
+        )
 
     async def ask(
-        self, argv: Sequence[str | Path], *, cwd: Path, more: Mapping[str, str] | None = None
+        self, argv: Sequence[str | Path], *, cwd: Path, extra_variables: Mapping[str, str] | None = None
     ) -> str | None:
         """Returns the output of a program, or None if it fails."""
         answer: list[str] = []
         heard = OutputLines(answer.append)
         try:
-            code = await self._run(argv, cwd, more or {}, heard, str(argv[0]))
+            code = await self._run(argv, cwd, extra_variables or {}, heard, str(argv[0]))
         except BuildError:
             return None
         return None if code else "\n".join(answer)
 
     async def _run(
-        self, argv: Sequence[str | Path], cwd: Path, more: Mapping[str, str], heard: OutputLines, title: str
+        self,
+        argv: Sequence[str | Path],
+        cwd: Path,
+        extra_variables: Mapping[str, str],
+        heard: OutputLines,
+        title: str,
     ) -> int:
         own = environment_for(Path(argv[0]).name, self._environment)
         # Some programs read PWD without a shell that would set it.
-        env = {**own, **more, "PWD": str(cwd)}
+        env = {**own, **extra_variables, "PWD": str(cwd)}
         self._may_run += 1
         try:
             words = [self._resolve_program(argv[0], env), *map(str, argv[1:])]
@@ -284,15 +296,17 @@ class Tools:
 class OutputLines:
     """Splits the output of a program into readable lines."""
 
-    def __init__(self, say: Say, plain: Callable[[str], str] = str, last: deque[str] | None = None) -> None:
-        """`plain` removes paths from a line. It is applied before a long line is cut, which could cut a
-        path."""
-        self._say, self._plain = say, plain
+    def __init__(
+        self, write_line: Say, remove_paths: Callable[[str], str] = str, last_lines: deque[str] | None = None
+    ) -> None:
+        """`remove_paths` removes paths from a line. It is applied before a long line is cut, which could cut
+        a path."""
+        self._say, self._plain = write_line, remove_paths
         self._rest = b""
         self._said = self._read = 0
         self._is_full = False
         """Whether the limit is reached: only the end of the output is kept, and no line is logged."""
-        self.last: deque[str] = deque(maxlen=MAX_KEPT_LINES) if last is None else last
+        self.last: deque[str] = deque(maxlen=MAX_KEPT_LINES) if last_lines is None else last_lines
 
     def other(self) -> OutputLines:
         """Returns a splitter for another output stream of the same program. Both share the last lines."""
@@ -329,9 +343,9 @@ class OutputLines:
 
 
 @contextmanager
-def step(say: Say, title: str) -> Iterator[None]:
+def step(write_line: Say, title: str) -> Iterator[None]:
     """Logs the title of a step, and afterwards its duration."""
-    say(f"{title} …")
+    write_line(f"{title} …")
     start = time.monotonic()
     yield
-    say(f"{title}: done in {time.monotonic() - start:.1f} s.")
+    write_line(f"{title}: done in {time.monotonic() - start:.1f} s.")

@@ -14,7 +14,7 @@ from windlass.builders.builder import BuildError
 from windlass.process.tree_copy import copy_data
 
 
-def remove_escaping_links(root: Path, say: Callable[[str], None]) -> None:
+def remove_escaping_links(root: Path, write_line: Callable[[str], None]) -> None:
     """Removes symbolic links that lead out of the folder, and special files such as pipes and sockets."""
     links: list[Path] = []
     for entry in list(_entries(root)):
@@ -23,11 +23,11 @@ def remove_escaping_links(root: Path, say: Callable[[str], None]) -> None:
         elif not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
             Path(entry.path).unlink()
     # Absolute links are removed first, because a relative link could lead out of the folder through one.
-    links = [link for link in links if not _absolute(root, link, say)]
+    links = [link for link in links if not _absolute(root, link, write_line)]
     real = os.path.realpath(root)
     for link in links:
         if not _is_within(os.path.realpath(link), real):
-            _remove_outside_link(root, link, say)
+            _remove_outside_link(root, link, write_line)
 
 
 def walk(root: Path) -> Iterator[Path]:
@@ -74,15 +74,16 @@ def _copy_file(source: str | Path, target: str | Path) -> None:
     shutil.copystat(source, target)
 
 
-def replace_file(source: Path, target: Path, *, own: bool = False) -> None:
-    """Replaces a file or link with another one. The result is a hard link to `source` unless `own` is set."""
+def replace_file(source: Path, target: Path, *, needs_copy: bool = False) -> None:
+    """Replaces a file or link with another one. The result is a hard link to `source` unless `needs_copy` is
+    set."""
     if target.is_symlink() or target.exists():
         target.unlink()
     if source.is_symlink():
         target.symlink_to(source.readlink())
         return
     try:
-        if not own:
+        if not needs_copy:
             os.link(source, target)
             return
     except OSError:
@@ -102,11 +103,11 @@ MAX_DIGEST_BYTES: Final = 4 << 30
 """Maximum size of the files of a digest, including holes: a step can make a file of terabytes in no time."""
 
 
-def digest(root: Path, only: Iterable[Path] | None = None) -> str:
+def digest(root: Path, only_paths: Iterable[Path] | None = None) -> str:
     """Returns a digest of the names, contents and modes of all files, or of the files and folders in
-    `only`. Raises BuildError if they are too large."""
+    `only_paths`. Raises BuildError if they are too large."""
     total, left = hashlib.sha256(), MAX_DIGEST_BYTES
-    for start in [root] if only is None else sorted(only):
+    for start in [root] if only_paths is None else sorted(only_paths):
         for path in [start, *walk(start)] if start.is_dir() and not start.is_symlink() else [start]:
             left -= path.lstat().st_size
             if left < 0:
@@ -144,15 +145,15 @@ def within(root: Path, base: Path, path: str, field: str) -> Path:
     return target
 
 
-def _absolute(root: Path, link: Path, say: Callable[[str], None]) -> bool:
+def _absolute(root: Path, link: Path, write_line: Callable[[str], None]) -> bool:
     if link.readlink().is_absolute():
-        _remove_outside_link(root, link, say)
+        _remove_outside_link(root, link, write_line)
         return True
     return False
 
 
-def _remove_outside_link(root: Path, link: Path, say: Callable[[str], None]) -> None:
-    say(f"{link.relative_to(root)} is a symbolic link that leads out of the folder: it is left out.")
+def _remove_outside_link(root: Path, link: Path, write_line: Callable[[str], None]) -> None:
+    write_line(f"{link.relative_to(root)} is a symbolic link that leads out of the folder: it is left out.")
     link.unlink()
 
 

@@ -34,7 +34,7 @@ async def run_own_commands(state: BuildState) -> None:
                 await state.tools.run(
                     ["/bin/sh", "-c", command],
                     cwd=state.layout.folder,
-                    more=state.variables_as_started(),
+                    extra_variables=state.variables_as_started(),
                     title=command,
                 )
 
@@ -57,15 +57,15 @@ async def make_artifact(state: BuildState) -> Artifact:
     return artifact
 
 
-def _describe(state: BuildState, say: Say) -> Artifact:
+def _describe(state: BuildState, write_line: Say) -> Artifact:
     folder = state.sources.static_folder
     if folder and not (state.layout.folder / folder).is_dir():
         raise BuildError(f"Make the build write to the folder {folder}: it is not there after the build.")
-    _add_image(state, say)
+    _add_image(state, write_line)
     now = [*(str(at) for at, _ in state.places), *state.machine]
     final = [*(str(at) for _, at in state.places), *state.machine]
     site = Site(layout=state.layout, path=tuple(now), final=tuple(final), undone=state.sources.undone)
-    commands = resolve_processes(state.sources.start, site, say, state.order.settings)
+    commands = resolve_processes(state.sources.start, site, write_line, state.order.settings)
     state.environment["PATH"] = os.pathsep.join(final)
     _writable((*commands.web, *state.environment, *state.environment.values()))
     return Artifact(
@@ -83,12 +83,12 @@ def _describe(state: BuildState, say: Say) -> Artifact:
     )
 
 
-def _add_image(state: BuildState, say: Say) -> None:
+def _add_image(state: BuildState, write_line: Say) -> None:
     """Adds the ENV values of the Dockerfile, with paths in the image replaced by paths on this machine."""
     for name, value in state.sources.environment.items():
         here = ":".join(state.layout.here(part) for part in value.split(":"))
         if here != value and name != "PATH":
-            say(f"ENV {name}: {value} is {here} here, from the folder that it is started in.")
+            write_line(f"ENV {name}: {value} is {here} here, from the folder that it is started in.")
         if name == "PATH":
             state.places += [(state.layout.folder / part, Path(part)) for part in _own_places(value, here)]
         elif name == "PYTHONPATH" and name in state.environment:
@@ -97,8 +97,8 @@ def _add_image(state: BuildState, say: Say) -> None:
             state.environment[name] = here
 
 
-def _own_places(value: str, here: str) -> Iterator[str]:
-    for original, part in zip(value.split(":"), here.split(":"), strict=True):
+def _own_places(value: str, folder: str) -> Iterator[str]:
+    for original, part in zip(value.split(":"), folder.split(":"), strict=True):
         if part and original != part:
             yield part
 

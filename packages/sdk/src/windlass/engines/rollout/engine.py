@@ -36,7 +36,7 @@ class RolloutEngine(Engine, Copies):
         self._health_clock = clock or SystemClock()
         self._monitor = HealthMonitor(self, self._health_clock)
 
-    async def start(self, notice: Notice, sink: Sink, missed: Missed = ignore_lost_lines) -> None:
+    async def start(self, notice: Notice, sink: Sink, on_missed_notices: Missed = ignore_lost_lines) -> None:
         self._monitor.start(notice, sink)
 
     async def stop(self) -> None:
@@ -44,13 +44,13 @@ class RolloutEngine(Engine, Copies):
 
     # Images: defaults for engines without images
 
-    async def resolve(self, request: PullRequest, say: Say) -> str:
+    async def resolve(self, request: PullRequest, write_line: Say) -> str:
         return request.ref
 
     async def prepare(
         self,
         artifact: Artifact,
-        say: Say,
+        write_line: Say,
         login: RegistryLogin | None = None,
         org: str = "",
         service: str = "",
@@ -76,9 +76,9 @@ class RolloutEngine(Engine, Copies):
                 )
         return Observation(tuple(copy for copy in seen.instances if copy not in surplus))
 
-    async def wait_until_ready(self, workload: Workload, count: int, note: Note = ignore_note) -> None:
+    async def wait_until_ready(self, workload: Workload, count: int, note_reason: Note = ignore_note) -> None:
         with self._monitor.pause(workload):
-            await ReadinessWait(self, self._health_clock, workload, count, note).run()
+            await ReadinessWait(self, self._health_clock, workload, count, note_reason).run()
 
     async def observe(self, service: str) -> Observation:
         return Observation(tuple(self._monitor.mark(copy) for copy in await self.copies(service)))

@@ -107,9 +107,9 @@ def find_port_mismatch(
     return None
 
 
-def _other_port(workload: Workload, port: int, others: list[int], *, is_shared: bool) -> str:
-    numbers = ", ".join(map(str, others[:_MAX_NAMED_LISTENERS]))
-    to = numbers if len(others) == 1 else f"one of {numbers}"
+def _other_port(workload: Workload, port: int, other_ports: list[int], *, is_shared: bool) -> str:
+    numbers = ", ".join(map(str, other_ports[:_MAX_NAMED_LISTENERS]))
+    to = numbers if len(other_ports) == 1 else f"one of {numbers}"
     shared = ": without containers, a port of its own choice is for one instance only" * is_shared
     return (
         f"Set {_port_field(workload, port)} to {to}: {workload.name} listens on {numbers}, and the "

@@ -55,10 +55,10 @@ class ReadinessWait:
     """Waits for `count` copies of one generation."""
 
     def __init__(
-        self, copies: Copies, clock: Clock, workload: Workload, count: int, note: Note = ignore_note
+        self, copies: Copies, clock: Clock, workload: Workload, count: int, note_reason: Note = ignore_note
     ) -> None:
         self._copies, self._clock, self._workload, self._count = copies, clock, workload, count
-        self._note, self._noted = note, ""
+        self._note, self._noted = note_reason, ""
         self._next_look = CHECK_INTERVAL
         self._misplaced: PortMismatch | None = None
         """The wrong port on which the program listens, at the last check."""
@@ -80,16 +80,16 @@ class ReadinessWait:
             await asyncio.sleep(pause)
             pause = min(pause * _PAUSE_GROWTH, MAX_PAUSE)
 
-    async def _check_listeners(self, obstacle: Obstacle, waited: float) -> None:
+    async def _check_listeners(self, obstacle: Obstacle, waited_seconds: float) -> None:
         """Checks on which ports the program listens. Reports the remedy, and aborts the wait if a wrong port
         is certain."""
-        self._next_look = waited + max(CHECK_INTERVAL, waited / 4)
+        self._next_look = waited_seconds + max(CHECK_INTERVAL, waited_seconds / 4)
         misplaced = await self._port_mismatch(obstacle)
         if misplaced != self._misplaced:
-            self._misplaced, self._misplaced_since = misplaced, waited
-        lasted = waited - self._misplaced_since
+            self._misplaced, self._misplaced_since = misplaced, waited_seconds
+        lasted = waited_seconds - self._misplaced_since
         if misplaced is None:
-            if waited >= NOTED_AFTER and not self._noted:
+            if waited_seconds >= NOTED_AFTER and not self._noted:
                 await self._note_reason(
                     f"{LOG_HINT}{self._workload.name} is not ready yet: {obstacle.reason}"
                 )
@@ -162,15 +162,17 @@ class ReadinessWait:
         copies = await self._copies.copies(self._workload.service)
         return [copy for copy in copies if copy.generation == self._workload.generation]
 
-    async def _with_end_reason(self, ended: Instance) -> Instance:
+    async def _with_end_reason(self, ended_instance: Instance) -> Instance:
         """Returns an ended copy with its reason. Waits for the reason if necessary, because an engine may
         detect the end first."""
         for _ in range(_LOOKS_FOR_REASON):
-            if ended.reason:
+            if ended_instance.reason:
                 break
             await asyncio.sleep(FIRST_PAUSE)
-            ended = next((copy for copy in await self._own_copies() if copy.id == ended.id), ended)
-        return ended
+            ended_instance = next(
+                (copy for copy in await self._own_copies() if copy.id == ended_instance.id), ended_instance
+            )
+        return ended_instance
 
     async def _obstacle_of(self, instance: Instance) -> Obstacle | None:
         """Returns why a copy is not ready yet; None if it is ready."""

@@ -62,14 +62,14 @@ class _Reader:
             self._next_token()
         return is_here
 
-    def _ends(self, closing: str) -> bool:
+    def _ends(self, closing_token: str) -> bool:
         """Skips empty lines. Skips the closing mark if it is next, and returns whether it was."""
         self._skip_newlines()
-        return self._take_mark(closing)
+        return self._take_mark(closing_token)
 
-    def expect(self, mark: str) -> None:
-        if not self._take_mark(mark):
-            raise self._error_here(f"a {mark} is missing")
+    def expect(self, token: str) -> None:
+        if not self._take_mark(token):
+            raise self._error_here(f"a {token} is missing")
 
     def _error_here(self, reason: str) -> HclError:
         return HclError(reason, self._here.line)
@@ -90,9 +90,9 @@ class _Reader:
             labels.append(self._next_token().text)
         return labels
 
-    def skip_to(self, closing: str) -> None:
+    def skip_to(self, closing_token: str) -> None:
         """Skips all tokens up to and including the closing mark."""
-        begun, awaited = self._here.line, [closing]
+        begun, awaited = self._here.line, [closing_token]
         while awaited:
             token = self._next_token()
             if token.kind is TokenKind.END:
@@ -105,25 +105,27 @@ class _Reader:
                 elif token.text in _OPENING.values():
                     raise HclError(f"a {awaited[-1]} is missing", token.line)
 
-    def read_attributes(self, only: frozenset[str] | None = None, closing: str = "") -> dict[str, Value]:
-        """Reads attributes up to the closing mark or the end of the text. With `only`, skips blocks and all
-        other attributes."""
+    def read_attributes(
+        self, only_names: frozenset[str] | None = None, closing_token: str = ""
+    ) -> dict[str, Value]:
+        """Reads attributes up to the closing mark or the end of the text. With `only_names`, skips blocks and
+        all other attributes."""
         attributes: dict[str, Value] = {}
-        while not self._ends(closing):
+        while not self._ends(closing_token):
             name = self.find_name()
             if name is None:
-                if closing:
-                    raise self._error_here(f"a {closing} is missing")
+                if closing_token:
+                    raise self._error_here(f"a {closing_token} is missing")
                 break
             if name.text in attributes:
                 raise HclError(f"{name.text} is there twice", name.line)
             if self._take_mark("="):
-                if only is None or name.text in only:
+                if only_names is None or name.text in only_names:
                     attributes[name.text] = self._read_value(name.text)
                 else:
                     self._skip_expression()
-                self._end_line(closing)
-            elif only is None:
+                self._end_line(closing_token)
+            elif only_names is None:
                 raise HclError(f"{name.text} must have a = and a value", name.line)
             else:
                 self.read_labels()
@@ -131,9 +133,11 @@ class _Reader:
                 self.skip_to("}")
         return attributes
 
-    def _end_line(self, closing: str) -> None:
+    def _end_line(self, closing_token: str) -> None:
         here = self._here
-        is_end = here.kind in (TokenKind.NEWLINE, TokenKind.END) or (closing and here.is_mark(closing))
+        is_end = here.kind in (TokenKind.NEWLINE, TokenKind.END) or (
+            closing_token and here.is_mark(closing_token)
+        )
         if not is_end:
             raise self._error_here("there is more than a plain value: write its result instead")
 
@@ -143,8 +147,8 @@ class _Reader:
             if token.kind is TokenKind.MARK and token.text in _OPENING:
                 self.skip_to(_OPENING[token.text])
 
-    def _read_value(self, name: str, deep: int = 0) -> Value:
-        if deep > MAX_DEPTH:
+    def _read_value(self, name: str, depth: int = 0) -> Value:
+        if depth > MAX_DEPTH:
             raise self._error_here(f"the value of {name} is nested too deeply")
         token = self._next_token()
         match token.kind:
@@ -157,21 +161,21 @@ class _Reader:
             case TokenKind.MARK if token.text == "-" and self._here.kind is TokenKind.NUMBER:
                 return _number(self._next_token().text, "-")
             case TokenKind.MARK if token.text == "[":
-                return self._read_list(name, deep)
+                return self._read_list(name, depth)
             case TokenKind.MARK if token.text == "{":
-                return self._read_object(name, deep)
+                return self._read_object(name, depth)
         raise HclError(f"the value of {name} is no plain value: write its result instead", token.line)
 
-    def _read_list(self, name: str, deep: int) -> list[Value]:
+    def _read_list(self, name: str, depth: int) -> list[Value]:
         values: list[Value] = []
         while not self._ends("]"):
-            values.append(self._read_value(name, deep + 1))
+            values.append(self._read_value(name, depth + 1))
             self._skip_newlines()
             if not self._here.is_mark("]"):
                 self.expect(",")
         return values
 
-    def _read_object(self, name: str, deep: int) -> dict[str, Value]:
+    def _read_object(self, name: str, depth: int) -> dict[str, Value]:
         values: dict[str, Value] = {}
         while not self._ends("}"):
             key = self._next_token()
@@ -179,7 +183,7 @@ class _Reader:
                 raise HclError(f"a key in the value of {name} is no plain value", key.line)
             if not self._take_mark("=", ":"):
                 raise self._error_here(f"a = is missing in the value of {name}")
-            values[key.text] = self._read_value(name, deep + 1)
+            values[key.text] = self._read_value(name, depth + 1)
             if not (self._here.is_mark("}") or self._here.kind is TokenKind.NEWLINE):
                 self.expect(",")
         return values

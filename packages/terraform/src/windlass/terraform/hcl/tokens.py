@@ -111,23 +111,23 @@ class _Scanner:
         self._at = 0
         self.line = 1
 
-    def read(self, deep: int = 0) -> Iterator[HclToken]:
+    def read(self, depth: int = 0) -> Iterator[HclToken]:
         """Yields the tokens up to the end of the text or, in a template, up to its closing brace."""
-        if deep > MAX_DEPTH:
+        if depth > MAX_DEPTH:
             raise HclError("templates are nested too deeply", self.line)
         begun, open_braces = self.line, 0
-        while token := self._next(deep):
+        while token := self._next(depth):
             if token.is_mark("{"):
                 open_braces += 1
             elif token.is_mark("}"):
                 open_braces -= 1
-                if deep and open_braces < 0:
+                if depth and open_braces < 0:
                     return
             yield token
-        if deep:
+        if depth:
             raise HclError("a template has no end", begun)
 
-    def _next(self, deep: int) -> HclToken | None:
+    def _next(self, depth: int) -> HclToken | None:
         """Returns the next token, or None at the end of the text."""
         while self._at < len(self._text):
             match = _TOKEN_PATTERN.match(self._text, self._at)
@@ -143,7 +143,7 @@ class _Scanner:
                     self.line += 1
                     return HclToken(TokenKind.NEWLINE, "", self.line - 1)
                 case "quote":
-                    return self._read_quoted(deep)
+                    return self._read_quoted(depth)
                 case "heredoc":
                     return self._read_heredoc(match["marker"], bool(match["indented"]))
                 case kind:
@@ -157,7 +157,7 @@ class _Scanner:
         self.line += self._text.count("\n", self._at, end)
         self._at = end + 2
 
-    def _read_quoted(self, deep: int) -> HclToken:
+    def _read_quoted(self, depth: int) -> HclToken:
         line, kind, parts = self.line, TokenKind.TEXT, list[str]()
         while match := _PIECE_PATTERN.match(self._text, self._at):
             self._at = match.end()
@@ -166,7 +166,7 @@ class _Scanner:
                     return HclToken(kind, "".join(parts), line)
                 case "template":
                     kind = TokenKind.TEMPLATE
-                    for _ in self.read(deep + 1):
+                    for _ in self.read(depth + 1):
                         pass
                 case "escape":
                     parts.append(self._unescape(match[0]))

@@ -119,8 +119,8 @@ def _look_timeout(attempts: int) -> float:
     return HEAD_TIMEOUT if attempts % FULL_TIMEOUT_EVERY == 1 else min(SHORT_TIMEOUT, HEAD_TIMEOUT)
 
 
-def _pause_after(took: int, usual_pause: int) -> int:
-    return max(usual_pause, min(MIN_PAUSE_FACTOR * took, MAX_SLOW_PAUSE))
+def _pause_after(duration: int, usual_pause: int) -> int:
+    return max(usual_pause, min(MIN_PAUSE_FACTOR * duration, MAX_SLOW_PAUSE))
 
 
 async def _end(tx: Tx, claim: Claim) -> None:
@@ -146,20 +146,20 @@ class BranchLook(NamedTuple):
         await record_look(tx, self.service, self.pending, LookedAt(self.branch, self.head, result))
 
 
-async def _deploy_if_new(ctx: Context, look: BranchLook, source: GitSource) -> str:
+async def _deploy_if_new(ctx: Context, branch_check: BranchLook, source: GitSource) -> str:
     """Deploys a commit that is new and changes a watched path. Returns a log line; empty if there is nothing
     to log."""
-    service, head = look.service, look.head
+    service, head = branch_check.service, branch_check.head
     seen = await _find_seen(ctx.store.reads, service)
     if head == seen:
-        if look.pending:
-            await ctx.store.write(lambda tx: look.record(tx, PushResult.ALREADY_KNOWN))
+        if branch_check.pending:
+            await ctx.store.write(lambda tx: branch_check.record(tx, PushResult.ALREADY_KNOWN))
         return ""
     filters = await _read_filters(ctx.store.reads, service)
     is_watched = not seen or await _changes_watched(ctx, source, filters, seen, head)
 
     async def change(tx: Tx) -> str:
-        await fence(tx, look.claim)
+        await fence(tx, branch_check.claim)
         current = await tx.resources.get(service.id)
         if current is None or current.tag != service.tag or await _read_filters(tx, service) != filters:
             return ""  # the settings changed meanwhile
@@ -167,7 +167,7 @@ async def _deploy_if_new(ctx: Context, look: BranchLook, source: GitSource) -> s
         if step is CommitStep.WAIT:
             return ""
         await tx.branch_heads.note(service.id, head)
-        await look.record(tx, PushResult.NO_WATCHED_PATH if not is_watched else _RESULTS[step])
+        await branch_check.record(tx, PushResult.NO_WATCHED_PATH if not is_watched else _RESULTS[step])
         if step is CommitStep.DEPLOY:
             kind = ctx.kinds[service.family]
             version = kind.new_commit(service, head)

@@ -203,9 +203,9 @@ async def _leads_here_by_http_alone(ctx: Context, order: OrderRow) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _proving_certificate(name: str, answer: str, since: int) -> Certificate:
+def _proving_certificate(name: str, answer: str, start_time: int) -> Certificate:
     """Returns the certificate of an order. Each server makes one of its own, once."""
-    chain, key = challenge_certificate(name, answer.encode(), since)
+    chain, key = challenge_certificate(name, answer.encode(), start_time)
     return Certificate((name,), chain.encode(), key)
 
 

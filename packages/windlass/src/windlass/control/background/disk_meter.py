@@ -111,7 +111,7 @@ class DiskMeter:
             is_any_above = self._ctx.ownership.is_owner and await self.look()
             await asyncio.sleep(max(SHORT_INTERVAL if is_any_above else INTERVAL, time.monotonic() - began))
 
-    async def look(self, rest: int = _PAUSE_FACTOR) -> bool:
+    async def look(self, pause_seconds: int = _PAUSE_FACTOR) -> bool:
         """Measures the disk usage and records the result. Returns whether an organization exceeds its
         quota."""
         ctx = self._ctx
@@ -120,7 +120,7 @@ class DiskMeter:
         while is_left:
             began = time.monotonic()
             is_left = await in_thread(count.go_on, _TURN_SECONDS)
-            await asyncio.sleep(rest * (time.monotonic() - began))
+            await asyncio.sleep(pause_seconds * (time.monotonic() - began))
         owners = await ctx.store.reads.statuses.organizations()
         sizes = count.bytes + Counter(await self._volumes_elsewhere())
         on_disk, files = _sum_up(sizes, owners), _sum_up(count.files, owners)

@@ -114,10 +114,10 @@ async def _look(ctx: Context, claim: Claim, row: Row) -> tuple[int, bool]:
     return due, bool(proof)
 
 
-async def _note_next(tx: Tx, claim: Claim, due: int) -> None:
+async def _note_next(tx: Tx, claim: Claim, due_at: int) -> None:
     await fence(tx, claim)
     if row := await tx.resources.find(domain.name, claim.id):
-        await change_document(tx, row, {"next_try_at": stamp(due)})
+        await change_document(tx, row, {"next_try_at": stamp(due_at)})
 
 
 async def _record(ctx: Context, tx: Tx, claim: Claim, records: DomainRecords, proof: Proof) -> int:

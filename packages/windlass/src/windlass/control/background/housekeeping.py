@@ -282,18 +282,22 @@ async def _scalable(ctx: Context, deployment: str) -> Workload | None:
     return replace(workload, variables={}, files={})  # which may have megabytes
 
 
-def _load(before: Sample, after: Sample, workload: Workload, instances: list[Instance]) -> float:
+def _load(
+    previous_sample: Sample, current_sample: Sample, workload: Workload, instances: list[Instance]
+) -> float:
     """Returns the mean CPU load, as a share of the requested CPU time, of instances in both samples."""
     running = {
         instance.id
         for instance in instances
         if instance.phase is Phase.RUNNING and instance.generation == workload.generation
     }
-    both = [id for id in after.used if id in before.used and id in running]
-    passed = (after.at - before.at) / 1000
+    both = [id for id in current_sample.used if id in previous_sample.used and id in running]
+    passed = (current_sample.at - previous_sample.at) / 1000
     if not both or passed <= 0:
         return AIM_WHEN_UNKNOWN
-    spent = sum(max(0, after.used[id].cpu_ms - before.used[id].cpu_ms) for id in both) / 1000
+    spent = (
+        sum(max(0, current_sample.used[id].cpu_ms - previous_sample.used[id].cpu_ms) for id in both) / 1000
+    )
     return spent / passed / len(both) / (workload.cpu / 1000)
 
 

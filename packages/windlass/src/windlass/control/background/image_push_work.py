@@ -123,11 +123,13 @@ async def _users_of(ctx: Context, reads: Reads, org: str, images: set[str]) -> d
     }
 
 
-async def _ask(ctx: Context, spec: ContainerRegistry, pushed: Sequence[PushedImage]) -> list[PushedImage]:
+async def _ask(
+    ctx: Context, spec: ContainerRegistry, pushed_images: Sequence[PushedImage]
+) -> list[PushedImage]:
     """Asks the registry for the digests of tags."""
     asked: list[PushedImage] = []
     until = asyncio.get_running_loop().time() + ASK_SECONDS
-    for one in pushed:
+    for one in pushed_images:
         try:
             async with asyncio.timeout_at(until):
                 client = await open_registry(ctx, spec)
@@ -142,12 +144,12 @@ async def _ask(ctx: Context, spec: ContainerRegistry, pushed: Sequence[PushedIma
 
 
 async def _follow(
-    ctx: Context, tx: Tx, asked: Sequence[PushedImage], users: Mapping[str, ImageUsers]
+    ctx: Context, tx: Tx, pushed_images: Sequence[PushedImage], users: Mapping[str, ImageUsers]
 ) -> list[ImagePushRow]:
     """Deploys tags to the services and previews that follow them. Returns what was done."""
     rows: list[ImagePushRow] = []
-    for image in dict.fromkeys(one.image for one in asked):
-        pushed = [one for one in asked if one.image == image]
+    for image in dict.fromkeys(one.image for one in pushed_images):
+        pushed = [one for one in pushed_images if one.image == image]
         for id in users[image].services:
             service = await tx.resources.get(id)
             if service is not None and not await _is_in_preview(ctx, tx, service):
@@ -164,17 +166,17 @@ async def _is_in_preview(ctx: Context, tx: Tx, service: Row) -> bool:
 
 
 async def _follow_by_service(
-    ctx: Context, tx: Tx, service: Row, pushed: Sequence[PushedImage]
+    ctx: Context, tx: Tx, service: Row, pushed_images: Sequence[PushedImage]
 ) -> list[ImagePushRow]:
     kind = ctx.kinds[service.family]
     image = kind.image(service)
     if image is None or await tx.deletions.at_or_above(service.id):
         return []
-    there = {one.push.tag: one for one in pushed if one.problem is None}
+    there = {one.push.tag: one for one in pushed_images if one.problem is None}
     # The tags of one look may have several newer ones, of which the newest counts.
     chosen = next(iter(newer_than(image.tag, there)), image.tag if image.tag in there else "")
     rows = []
-    for one in pushed:
+    for one in pushed_images:
         result, note = one.problem, one.note
         if not kind.deploys_new_tags(service):
             result, note = ImagePushResult.AUTO_DEPLOY_OFF, ""
@@ -187,18 +189,18 @@ async def _follow_by_service(
 
 
 async def _deploy(
-    ctx: Context, tx: Tx, service: Row, pushed: PushedImage, *, is_same: bool
+    ctx: Context, tx: Tx, service: Row, pushed_image: PushedImage, *, is_same: bool
 ) -> tuple[ImagePushResult, str]:
     past = [row for row in await tx.deployments.latest(service.id, 20) if not particulars(row).command]
     if not past or past[0].action not in ACTIONS_WITH_RELEASE | ACTIONS_WITH_BUILD:
         return ImagePushResult.NOT_RUNNING, ""
-    if is_same and await running_digest(tx, service) == pushed.digest:
+    if is_same and await running_digest(tx, service) == pushed_image.digest:
         return ImagePushResult.ALREADY_KNOWN, ""
     home = await tx.resources.get(service.parent)
     assert home is not None
     call = replace(call_of(ctx, f"{service.family}.deploy", home.parent, service), origin=ITSELF)
     try:
-        body = ctx.kinds[service.family].request_of_tag(pushed.push.tag)
+        body = ctx.kinds[service.family].request_of_tag(pushed_image.push.tag)
         await deploy(ctx, tx, call, service, body)
     except Failure as failure:
         return ImagePushResult.REFUSED, failure.message
@@ -206,24 +208,24 @@ async def _deploy(
 
 
 async def _follow_by_preview(
-    ctx: Context, tx: Tx, id: str, pushed: Sequence[PushedImage]
+    ctx: Context, tx: Tx, id: str, pushed_images: Sequence[PushedImage]
 ) -> list[ImagePushRow]:
     row = await tx.resources.find(preview.name, id)
     stored = row.read(StoredPreview) if row else None
-    one = next((one for one in pushed if stored and one.push.tag == stored.image_tag), None)
+    one = next((one for one in pushed_images if stored and one.push.tag == stored.image_tag), None)
     if row is None or stored is None or one is None or one.problem:
         return []
     await deploy_tag_again(ctx, tx, row)
     return [_row(one, ImagePushResult.PREVIEWED, "", stored.name)]
 
 
-def _row(pushed: PushedImage, result: ImagePushResult, service: str, note: str) -> ImagePushRow:
+def _row(pushed_image: PushedImage, result: ImagePushResult, service: str, note: str) -> ImagePushRow:
     return replace(
-        pushed.push,
+        pushed_image.push,
         id=ids.new_id(),
         service=service,
         delivery="",
-        digest=pushed.digest or pushed.push.digest,
+        digest=pushed_image.digest or pushed_image.push.digest,
         result=result,
         note=note,
         times=1,

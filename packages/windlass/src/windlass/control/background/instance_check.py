@@ -137,11 +137,11 @@ class InstanceCheck:
     async def _is_at(self, place: Place, status: StatusRow) -> bool:
         return (await self._ctx.places.at(status.cluster)).id == place.id
 
-    async def _stray(self, place: Place, running: Collection[str]) -> list[str]:
+    async def _stray(self, place: Place, running_services: Collection[str]) -> list[str]:
         """Returns services that have running instances but should have none. Services with runs in progress
         are correct."""
         reads, stray = self._ctx.store.reads, []
-        for service in sorted(running)[:MAX_LOOKUPS]:
+        for service in sorted(running_services)[:MAX_LOOKUPS]:
             status = await reads.statuses.get(service)
             if status is None or status.serving is not None or not await self._is_at(place, status):
                 continue

@@ -346,7 +346,7 @@ class CertificateOrder:
             if present is not None and present.origin == UPLOADED_ORIGIN:
                 return  # a user has uploaded one meanwhile
             await tx.certificates.set(certificate)
-            closed = _closed(row, failures=0, message="", due=0)
+            closed = _closed(row, failures=0, message="", due_at=0)
             await tx.certificates.set_order(replace(closed, authority=self._ctx.authority.directory))
             await self._certified.note(tx, live_certificate(read.expires, ORDERED_ORIGIN))
 
@@ -424,8 +424,8 @@ class CertificateOrder:
         )
         return due
 
-    async def _give_up(self, row: OrderRow, due: int) -> None:
-        await self._store_order(_closed(row, due=due), {})
+    async def _give_up(self, row: OrderRow, due_at: int) -> None:
+        await self._store_order(_closed(row, due_at=due_at), {})
 
     async def _store_order(self, row: OrderRow, fields: dict[str, object]) -> None:
         async def change(tx: Tx) -> None:
@@ -467,7 +467,7 @@ def _pause(order: AcmeOrder, age: int) -> int:
 
 
 def _closed(
-    row: OrderRow, failures: int | None = None, message: str | None = None, due: int | None = None
+    row: OrderRow, failures: int | None = None, message: str | None = None, due_at: int | None = None
 ) -> OrderRow:
     """Returns the row without its order. Failures and the last refusal stay unless others are given."""
     return replace(
@@ -479,7 +479,7 @@ def _closed(
         answer="",
         failures=row.failures if failures is None else failures,
         message=row.message if message is None else message,
-        due=row.due if due is None else due,
+        due=row.due if due_at is None else due_at,
     )
 
 

@@ -84,22 +84,22 @@ class LongUsage:
             if ended.slot == slot - 1:
                 await self._write(ended, requests)
 
-    async def _write(self, ended: Interval, requests: RequestLook | None) -> None:
-        longest = ended.resolution.every + _TOLERANCE_MS
-        is_known = requests is not None and is_comparable(ended.requests, requests, longest)
-        traffic = request_points(ended.requests, requests, longest) if requests else {}
+    async def _write(self, ended_interval: Interval, requests: RequestLook | None) -> None:
+        longest = ended_interval.resolution.every + _TOLERANCE_MS
+        is_known = requests is not None and is_comparable(ended_interval.requests, requests, longest)
+        traffic = request_points(ended_interval.requests, requests, longest) if requests else {}
         without_requests: Point = dict.fromkeys(CLASSES, 0.0) if is_known else {}
-        services = iter({**ended.sums, **traffic})
+        services = iter({**ended_interval.sums, **traffic})
         while some := list(islice(services, _AT_A_TIME)):
             points: dict[str, Point] = {
                 service: {
-                    **(ended.sums[service].as_point() if service in ended.sums else {}),
+                    **(ended_interval.sums[service].as_point() if service in ended_interval.sums else {}),
                     **traffic.get(service, without_requests),
                 }
                 for service in some
             }
             try:
-                await self._files.write(ended.resolution, ended.slot, points)
+                await self._files.write(ended_interval.resolution, ended_interval.slot, points)
             except OSError as error:  # The chart gets a gap; the next point is tried again.
                 self._report(error)
                 return

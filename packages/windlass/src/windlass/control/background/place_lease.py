@@ -175,14 +175,14 @@ class PlaceLease:
             await self._end_instances(holder, own)
             self._is_displaced = False
 
-    def _refuse(self, holder: PlaceHolder, own: OwnerRow, *, is_new: bool) -> None:
+    def _refuse(self, holder: PlaceHolder, own_row: OwnerRow, *, is_new: bool) -> None:
         extra = {"place": holder.place, "owner": holder.owner}
-        if own.owner == holder.owner:
+        if own_row.owner == holder.owner:
             # The lease may be this server's own from before a reboot. Such a lease is not renewed.
-            if self._lease_of_twin not in {None, own.until} and not self._is_copy:
+            if self._lease_of_twin not in {None, own_row.until} and not self._is_copy:
                 self._is_copy = True
                 _log.error(_IS_COPY, extra=extra)
-            self._lease_of_twin = own.until
+            self._lease_of_twin = own_row.until
         elif is_new:
             self._refused = holder
             _log.warning(_NOT_OWNER, extra=extra)

@@ -100,14 +100,14 @@ async def _newest_of_branch(ctx: Context, row: Row) -> tuple[str, str]:
         return "", ""
 
 
-async def _find_branch(ctx: Context, base: Row, stored: StoredPreview) -> tuple[str, str]:
+async def _find_branch(ctx: Context, base: Row, stored_preview: StoredPreview) -> tuple[str, str]:
     for service in await services_of(ctx, ctx.store.reads, base):
         key = key_of_service(ctx, service)
-        if not key or stored.repository not in {"", key}:
+        if not key or stored_preview.repository not in {"", key}:
             continue
         try:
             source = await source_of(ctx, ctx.store.reads, service, None)
-            _, head = await ctx.git.head(replace(source, branch=str(stored.branch)))
+            _, head = await ctx.git.head(replace(source, branch=str(stored_preview.branch)))
         except GitError:
             continue
         return key, head
@@ -119,7 +119,9 @@ async def _address_of(ctx: Context, row: Row) -> str:
     return await address_of(ctx, ctx.store.reads, made, row.read(StoredPreview)) if made else ""
 
 
-async def _advance(ctx: Context, tx: Tx, claim: Claim, id: str, newest: tuple[str, str], address: str) -> int:
+async def _advance(
+    ctx: Context, tx: Tx, claim: Claim, id: str, newest_commit: tuple[str, str], address: str
+) -> int:
     """Does the next step of a preview. Returns when the one after it is due."""
     await fence(tx, claim)
     row = await tx.resources.find(preview.name, id)
@@ -127,7 +129,7 @@ async def _advance(ctx: Context, tx: Tx, claim: Claim, id: str, newest: tuple[st
     if row is None or base is None:
         return tx.now
     made = await tx.resources.find(environment.name, environment_of(id))
-    row = await _note_newest(ctx, tx, row, newest)
+    row = await _note_newest(ctx, tx, row, newest_commit)
     stored = row.read(StoredPreview)
     if stored.is_open and made is None and stored.preview_environment_id:
         fields: dict[str, object] = {
@@ -193,8 +195,8 @@ async def _take_secrets(ctx: Context, tx: Tx, made: Row, row: Row) -> None:
     await change_preview(tx, row, fields, event)
 
 
-async def _note_newest(ctx: Context, tx: Tx, row: Row, newest: tuple[str, str]) -> Row:
-    key, head = newest
+async def _note_newest(ctx: Context, tx: Tx, row: Row, newest_commit: tuple[str, str]) -> Row:
+    key, head = newest_commit
     stored = row.read(StoredPreview)
     if not head or head == stored.commit_id:
         return row
@@ -253,13 +255,13 @@ async def _note_failure(tx: Tx, claim: Claim, id: str, message: str) -> int:
     return tx.now + _RETRY_PAUSE
 
 
-async def _tell(ctx: Context, claim: Claim, id: str, due: int) -> int:
+async def _tell(ctx: Context, claim: Claim, id: str, due_at: int) -> int:
     """Tells the pull request what is new. Deletes the preview of a closed one after that. Returns when the
     preview is tended next."""
     row = await ctx.store.reads.resources.find(preview.name, id)
     base = await ctx.store.reads.resources.find(environment.name, row.parent) if row else None
     if row is None or base is None:
-        return due
+        return due_at
     told = await tell(ctx, base, row)
     await ctx.point("pull request told")
 
@@ -278,9 +280,9 @@ async def _tell(ctx: Context, claim: Claim, id: str, due: int) -> int:
             return tx.now
         is_news = news_of(after) != after.told and after.pull_request and after.repository
         return (
-            min(due, tx.now + (_RETRY_PAUSE if told and told.problem else _FOLLOW_INTERVAL))
+            min(due_at, tx.now + (_RETRY_PAUSE if told and told.problem else _FOLLOW_INTERVAL))
             if is_news
-            else due
+            else due_at
         )
 
     return await ctx.store.write(change)

@@ -121,14 +121,14 @@ async def _tell_problems(ctx: Context, base: Row, problems: Mapping[str, str]) -
             ctx.logs.write(service.id, ctx.clock.now(), f"Pull requests get no previews now: {problem}")
 
 
-async def _note(ctx: Context, tx: Tx, id: str, found: FoundPulls) -> None:
+async def _note(ctx: Context, tx: Tx, id: str, found_pulls: FoundPulls) -> None:
     """Writes down what pull requests mean for previews."""
     base = await tx.resources.find(environment.name, id)
     if base is None or await tx.deletions.at_or_above(id):
         return
     dismissed = await dismissed_pulls(tx, id)
-    kept = {one for one in dismissed if one.rpartition("#")[0] not in found.pulls}
-    for key, pulls in found.pulls.items():
+    kept = {one for one in dismissed if one.rpartition("#")[0] not in found_pulls.pulls}
+    for key, pulls in found_pulls.pulls.items():
         rows = {
             stored.pull_request: row
             for row in await previews_of(tx, id)
@@ -142,20 +142,20 @@ async def _note(ctx: Context, tx: Tx, id: str, found: FoundPulls) -> None:
             elif not is_dismissed and await _is_wanted(ctx, tx, base, key, pull):
                 await add_preview(ctx, tx, base, key, pull)
         for row in rows.values():
-            await _note_closed(tx, row, found)
+            await _note_closed(tx, row, found_pulls)
     if kept != dismissed:
         await keep_dismissed(tx, id, kept)
 
 
-async def _is_wanted(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRequest) -> bool:
+async def _is_wanted(ctx: Context, tx: Tx, base: Row, key: str, pull_request: OpenPullRequest) -> bool:
     """Returns whether a pull request gets a preview by itself."""
     rule = rule_of(base)
-    if not (rule.auto_preview or (rule.on_demand_preview and PREVIEW_LABEL in pull.labels)):
+    if not (rule.auto_preview or (rule.on_demand_preview and PREVIEW_LABEL in pull_request.labels)):
         return False
-    return await may_be_previewed(ctx, tx, base, key, pull)
+    return await may_be_previewed(ctx, tx, base, key, pull_request)
 
 
-async def may_be_previewed(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRequest) -> bool:
+async def may_be_previewed(ctx: Context, tx: Tx, base: Row, key: str, pull_request: OpenPullRequest) -> bool:
     """Returns whether a pull request is to be merged into a branch of a service that has previews."""
     if len(await previews_of(tx, base.id)) >= MAX_PREVIEWS:
         return False
@@ -163,53 +163,53 @@ async def may_be_previewed(ctx: Context, tx: Tx, base: Row, key: str, pull: Open
         kind = ctx.kinds[service.family]
         if key_of_service(ctx, service) == key and kind.asks_for_previews(service):
             repository = kind.repository(service)
-            if repository and (not repository.branch or repository.branch == pull.target):
+            if repository and (not repository.branch or repository.branch == pull_request.target):
                 return True
     return False
 
 
-async def add_preview(ctx: Context, tx: Tx, base: Row, key: str, pull: OpenPullRequest) -> None:
+async def add_preview(ctx: Context, tx: Tx, base: Row, key: str, pull_request: OpenPullRequest) -> None:
     call = call_of(ctx, "preview.create", base.parent, base)
     await create_in(
         ctx,
         tx,
         NewResource(
             preview,
-            Preview(pull_request=pull.number),
+            Preview(pull_request=pull_request.number),
             base,
             call.actor,
             call,
             extras={
-                **_fields_of(key, pull),
-                "events": [{"at": stamp(tx.now), "message": f"Pull request {pull.number} is open"}],
+                **_fields_of(key, pull_request),
+                "events": [{"at": stamp(tx.now), "message": f"Pull request {pull_request.number} is open"}],
             },
         ),
     )
 
 
-def _fields_of(key: str, pull: OpenPullRequest) -> dict[str, object]:
+def _fields_of(key: str, pull_request: OpenPullRequest) -> dict[str, object]:
     return {
         "repository": key,
-        "title": pull.title[:_MAX_TITLE_LENGTH],
-        "url": pull.url,
-        "author": pull.author,
-        "head_branch": pull.branch,
-        "target_branch": pull.target,
-        "commit_id": pull.commit,
-        "is_fork": pull.is_fork,
-        "source_url": pull.source_url,
+        "title": pull_request.title[:_MAX_TITLE_LENGTH],
+        "url": pull_request.url,
+        "author": pull_request.author,
+        "head_branch": pull_request.branch,
+        "target_branch": pull_request.target,
+        "commit_id": pull_request.commit,
+        "is_fork": pull_request.is_fork,
+        "source_url": pull_request.source_url,
         "is_open": True,
     }
 
 
-async def _note_present(ctx: Context, tx: Tx, row: Row, key: str, pull: OpenPullRequest) -> None:
+async def _note_present(ctx: Context, tx: Tx, row: Row, key: str, pull_request: OpenPullRequest) -> None:
     before = row.read(StoredPreview)
-    fields = _fields_of(key, pull)
+    fields = _fields_of(key, pull_request)
     event = ""
-    if not pull.commit:  # the git server does not tell it now
+    if not pull_request.commit:  # the git server does not tell it now
         del fields["commit_id"]
-    elif pull.commit != before.commit_id:
-        event = f"Commit {pull.commit[:12]} is the newest"
+    elif pull_request.commit != before.commit_id:
+        event = f"Commit {pull_request.commit[:12]} is the newest"
         fields |= life_from(ctx, tx.now)
         if before.state is PreviewState.ENDED:
             fields |= {"state": PreviewState.PLANNED}
@@ -218,14 +218,14 @@ async def _note_present(ctx: Context, tx: Tx, row: Row, key: str, pull: OpenPull
         await tend_soon(tx, after)
 
 
-async def _note_closed(tx: Tx, row: Row, found: FoundPulls) -> None:
+async def _note_closed(tx: Tx, row: Row, found_pulls: FoundPulls) -> None:
     stored = row.read(StoredPreview)
     if stored.repository:
         if stored.is_open:
             fields = {"is_open": False, "state": PreviewState.ENDED}
             await tend_soon(tx, await change_preview(tx, row, fields, "The pull request is closed"))
-    elif not found.problems and stored.state is not PreviewState.FAILED:
-        open_ones = {pull.number for pulls in found.pulls.values() for pull in pulls}
+    elif not found_pulls.problems and stored.state is not PreviewState.FAILED:
+        open_ones = {pull.number for pulls in found_pulls.pulls.values() for pull in pulls}
         if stored.pull_request not in open_ones:
             event = "No repository of the environment has an open pull request with this number"
             await change_preview(tx, row, {"state": PreviewState.FAILED}, event)

@@ -65,10 +65,10 @@ async def _look_at_previews(tx: Tx, webhook: GitWebhookRow, services: Sequence[R
 
 
 def _rows_of(
-    ctx: Context, webhook: GitWebhookRow, waiting: Sequence[GitPushRow], services: Sequence[Row]
+    ctx: Context, webhook: GitWebhookRow, waiting_pushes: Sequence[GitPushRow], services: Sequence[Row]
 ) -> Iterator[GitPushRow]:
     """Yields a row for each push and each service. Only the newest push of a branch causes a check."""
-    newest = {push.branch: push for push in waiting}
+    newest = {push.branch: push for push in waiting_pushes}
     for push in newest.values():
         for service in services:
             yield GitPushRow(
@@ -81,7 +81,7 @@ def _rows_of(
                 push.branch,
                 push.commit_id,
                 _result_for(ctx, service, push),
-                times=sum(other.times for other in waiting if other.branch == push.branch),
+                times=sum(other.times for other in waiting_pushes if other.branch == push.branch),
             )
 
 

@@ -45,16 +45,19 @@ class RequestLook(Struct, frozen=True):
 
 
 def is_comparable(
-    before: UsageLook | RequestLook | None, now: UsageLook | RequestLook, longest: int = _MAX_INTERVAL
+    previous_sample: UsageLook | RequestLook | None,
+    now: UsageLook | RequestLook,
+    max_milliseconds: int = _MAX_INTERVAL,
 ) -> bool:
-    """Returns whether there is an earlier sample, at most `longest` milliseconds before, to compute rates."""
-    return _interval(before, now, longest) > 0
+    """Returns whether there is an earlier sample, at most `max_milliseconds` milliseconds before, to compute
+    rates."""
+    return _interval(previous_sample, now, max_milliseconds) > 0
 
 
-def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKey, Point]:
+def usage_points(previous_sample: UsageLook | None, now: UsageLook) -> Mapping[InstanceKey, Point]:
     """Returns the memory of each instance in bytes, and its CPU usage in thousandths of a CPU."""
-    passed = _interval(before, now)
-    earlier = before.used if before and passed else {}
+    passed = _interval(previous_sample, now)
+    earlier = previous_sample.used if previous_sample and passed else {}
     return {
         key: {
             MEMORY: usage.memory,
@@ -65,15 +68,15 @@ def usage_points(before: UsageLook | None, now: UsageLook) -> Mapping[InstanceKe
 
 
 def request_points(
-    before: RequestLook | None, now: RequestLook, longest: int = _MAX_INTERVAL
+    previous_sample: RequestLook | None, now: RequestLook, max_milliseconds: int = _MAX_INTERVAL
 ) -> Mapping[str, Point]:
     """Returns requests per second by class, and latency percentiles in milliseconds, for each service with
     requests. Empty if the samples are not comparable, because there is none before, or one more than
-    `longest` milliseconds earlier."""
-    passed = _interval(before, now, longest)
-    if before is None or not passed:
+    `max_milliseconds` milliseconds earlier."""
+    passed = _interval(previous_sample, now, max_milliseconds)
+    if previous_sample is None or not passed:
         return {}
-    earlier = before.traffic
+    earlier = previous_sample.traffic
     grown = (
         (service, _growth(earlier.get(service), row))
         for service, row in now.traffic.items()
@@ -105,24 +108,28 @@ def _estimate(buckets: Sequence[int], sums: Sequence[int], percentile: float) ->
 
 
 def _interval(
-    before: UsageLook | RequestLook | None, now: UsageLook | RequestLook, longest: int = _MAX_INTERVAL
+    previous_sample: UsageLook | RequestLook | None,
+    now: UsageLook | RequestLook,
+    max_milliseconds: int = _MAX_INTERVAL,
 ) -> int:
     """Returns the milliseconds since the previous sample; 0 if the sample is too old for a rate."""
-    passed = now.at - before.at if before else 0
-    return passed if 0 < passed <= longest else 0
+    passed = now.at - previous_sample.at if previous_sample else 0
+    return passed if 0 < passed <= max_milliseconds else 0
 
 
-def _rate(before: int, now: int, passed: int) -> float | None:
+def _rate(previous_count: int, now: int, passed: int) -> float | None:
     """Returns the increase per second. Returns None if the counter decreased, because the instance was
     restarted or one of its processes has ended."""
-    return (now - before) * SECOND / passed if now >= before else None
+    return (now - previous_count) * SECOND / passed if now >= previous_count else None
 
 
-def _growth(before: ServiceTraffic | None, now: ServiceTraffic) -> tuple[Sequence[int], Sequence[int]]:
+def _growth(
+    previous_traffic: ServiceTraffic | None, now: ServiceTraffic
+) -> tuple[Sequence[int], Sequence[int]]:
     """Returns the increase of the response counters and of the latency histogram. A restarted gateway, or a
     gateway that received the routes of the service again, counts from zero."""
-    if before is None:
+    if previous_traffic is None:
         return now.answers, now.buckets
-    answers = [count - old for count, old in zip(now.answers, before.answers, strict=True)]
-    buckets = [count - old for count, old in zip(now.buckets, before.buckets, strict=True)]
+    answers = [count - old for count, old in zip(now.answers, previous_traffic.answers, strict=True)]
+    buckets = [count - old for count, old in zip(now.buckets, previous_traffic.buckets, strict=True)]
     return (now.answers, now.buckets) if min(*answers, *buckets) < 0 else (answers, buckets)

@@ -125,11 +125,13 @@ class Sampler:
         self._ctx.usage.note_usage(now.at, points)
         self._long.note_usage(points)
 
-    async def _names_of(self, place: Place, used: Mapping[str, object]) -> Mapping[str, InstanceKey | None]:
+    async def _names_of(
+        self, place: Place, usage_by_instance: Mapping[str, object]
+    ) -> Mapping[str, InstanceKey | None]:
         """Returns the instances by engine id, and None for instances of other places. The engine is queried
         only if an id is new."""
         names = self._names.get(place.id, {})
-        if not names.keys() >= used.keys():
+        if not names.keys() >= usage_by_instance.keys():
             instances = await place.engine.all()
             mine = await self._services_at(place, {instance.service for instance in instances})
             names = {
@@ -138,7 +140,7 @@ class Sampler:
                 else None
                 for instance in instances
             }
-        self._names[place.id] = {id: key for id, key in names.items() if id in used}
+        self._names[place.id] = {id: key for id, key in names.items() if id in usage_by_instance}
         return self._names[place.id]
 
     async def _services_at(self, place: Place, services: Collection[str]) -> Collection[str]:
@@ -152,10 +154,10 @@ class Sampler:
             await places.cluster_of(service)
         return {service for service in services if places.known_cluster_of(service) == place.id}
 
-    def _log_once(self, part: str, error: Exception) -> None:
-        if part not in self._silent:
-            self._silent.add(part)
-            _log.info("services are not measured", extra={"silent": part, "reason": repr(error)})
+    def _log_once(self, subject: str, error: Exception) -> None:
+        if subject not in self._silent:
+            self._silent.add(subject)
+            _log.info("services are not measured", extra={"silent": subject, "reason": repr(error)})
 
-    def _is_same_point(self, before: UsageLook | RequestLook | None) -> bool:
-        return before is not None and slot_of(before.at) == slot_of(self._ctx.clock.now())
+    def _is_same_point(self, previous_sample: UsageLook | RequestLook | None) -> bool:
+        return previous_sample is not None and slot_of(previous_sample.at) == slot_of(self._ctx.clock.now())

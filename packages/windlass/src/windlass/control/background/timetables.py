@@ -102,23 +102,23 @@ async def _start(tx: Tx, timetable: TimetableRow) -> None:
         await add_run(tx, new)
 
 
-async def _start_beside(tx: Tx, new: NewRun, going: Sequence[RunRow]) -> None:
+async def _start_beside(tx: Tx, new_run: NewRun, going: Sequence[RunRow]) -> None:
     """Decides about a due run while other runs of the job are open, as the job's advanced settings say."""
-    policy = (await settings_of_job(tx, new.job))["cronjob.concurrency_policy"]
+    policy = (await settings_of_job(tx, new_run.job))["cronjob.concurrency_policy"]
     if policy == "Forbid" or len(going) >= MAX_OPEN_RUNS:
-        await skip_run(tx, new, f"Run {going[0].number} had not ended when this one was due")
+        await skip_run(tx, new_run, f"Run {going[0].number} had not ended when this one was due")
         return
     if policy == "Replace":
         for run in going:
             if not run_details(run).is_cancelled:
                 await cancel_run(tx, run, "Replaced by the run that was due next")
-    await add_run(tx, new)
+    await add_run(tx, new_run)
 
 
-async def _skip_once(tx: Tx, new: NewRun, reason: str) -> None:
+async def _skip_once(tx: Tx, new_run: NewRun, reason: str) -> None:
     """Records why no run is started, unless the last record of the job has the same reason."""
-    if not any(run_details(run).message == reason for run in await tx.runs.latest(new.job, 1)):
-        await skip_run(tx, new, reason)
+    if not any(run_details(run).message == reason for run in await tx.runs.latest(new_run.job, 1)):
+        await skip_run(tx, new_run, reason)
 
 
 class LastDue(Struct, frozen=True):
@@ -153,8 +153,8 @@ def last_due(plan: JobPlan, first: int, now: int) -> LastDue | None:
     return LastDue(due[-1] * MINUTE, before, before == _MAX_COUNTED_DUE_TIMES)
 
 
-def _and_others(last: LastDue) -> str:
-    if not last.before:
+def _and_others(last_due: LastDue) -> str:
+    if not last_due.before:
         return ""
-    more = "more than " if last.is_more else ""
-    return f", and {more}{last.before} due time{'s' if last.before > 1 else ''} before it"
+    more = "more than " if last_due.is_more else ""
+    return f", and {more}{last_due.before} due time{'s' if last_due.before > 1 else ''} before it"

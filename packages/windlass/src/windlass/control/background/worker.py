@@ -336,14 +336,14 @@ class Worker:
         self._queues = {number: queue for number, queue in self._queues.items() if queue.running}
         self._wake.set()
 
-    async def _do(self, queue: WorkQueue, claim: Claim, earlier: Sequence[asyncio.Task[None]]) -> None:
+    async def _do(self, queue: WorkQueue, claim: Claim, earlier_tasks: Sequence[asyncio.Task[None]]) -> None:
         own = asyncio.current_task()
         assert own is not None
         waiting.set(partial(self._note_wait, queue, own))
         keeper = asyncio.create_task(self._renew_lease(claim, own))
         try:
-            if earlier:
-                await asyncio.wait(earlier)
+            if earlier_tasks:
+                await asyncio.wait(earlier_tasks)
             await self._budget.run(self._functions[claim.kind](self._ctx, claim))
         except LostClaim:
             _log.warning(_LOST_LEASE_WARNING, extra={"work": claim.id, "kind": claim.kind})
@@ -409,9 +409,9 @@ def _has_spares(number: int) -> bool:
     return work_class(number) in {Queue.RECONCILE, Queue.BRANCHES, None}
 
 
-async def _release_claim(tx: Tx, claim: Claim, due: int, attempts: int) -> None:
+async def _release_claim(tx: Tx, claim: Claim, due_at: int, attempts: int) -> None:
     """Releases the claim and reschedules the work, unless another worker has claimed it."""
-    if not await tx.work.reschedule(claim, due, attempts):
+    if not await tx.work.reschedule(claim, due_at, attempts):
         await _ask_to_look(tx, claim)
 
 

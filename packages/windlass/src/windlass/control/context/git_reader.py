@@ -92,31 +92,31 @@ class LimitedGitReader:
         self,
         reader: ReadCaller,
         source: GitSource,
-        ask: Callable[[GitSource], Awaitable[Sequence[str]]],
+        read_source: Callable[[GitSource], Awaitable[Sequence[str]]],
     ) -> Sequence[str]:
         key = ReadKey(reader.org, "", source, "branches")
-        return cast(Sequence[str], await self._read(reader, key, ask))
+        return cast(Sequence[str], await self._read(reader, key, read_source))
 
     async def look(
         self,
         reader: ReadCaller,
         source: GitSource,
         purpose: str,
-        look: Callable[[GitSource], Awaitable[T]],
+        read_files: Callable[[GitSource], Awaitable[T]],
     ) -> T:
-        """Reads the files of a commit with `look`. Callers with the same `purpose` share one result."""
+        """Reads the files of a commit with `read_files`. Callers with the same `purpose` share one result."""
         key = ReadKey(reader.org, "", source, purpose)
-        return cast(T, await self._read(reader, key, look, LOOK_SECONDS))
+        return cast(T, await self._read(reader, key, read_files, LOOK_SECONDS))
 
     async def _read(
         self,
         reader: ReadCaller,
         key: ReadKey,
-        ask: Callable[[GitSource], Awaitable[object]],
+        read_source: Callable[[GitSource], Awaitable[object]],
         seconds: float | None = None,
     ) -> object:
         self._forget_old()
-        read = self._reads.get(key) or self._start(reader, key, ask, seconds or self._seconds)
+        read = self._reads.get(key) or self._start(reader, key, read_source, seconds or self._seconds)
         read.waiting += 1
         try:
             return await asyncio.shield(read.task)
@@ -135,20 +135,20 @@ class LimitedGitReader:
         self,
         reader: ReadCaller,
         key: ReadKey,
-        ask: Callable[[GitSource], Awaitable[object]],
+        read_source: Callable[[GitSource], Awaitable[object]],
         seconds: float,
     ) -> RunningRead:
         if not has_place(reader, [*self._running.values()]):
             raise Unavailable(_NO_PLACE, {"retry-after": "5"})
-        task = asyncio.create_task(_read_in_time(key.source, ask, seconds))
+        task = asyncio.create_task(_read_in_time(key.source, read_source, seconds))
         read = self._reads[key] = RunningRead(task)
         self._running[task] = reader
         task.add_done_callback(lambda task: self._end(task, read))
         return read
 
-    def _end(self, task: asyncio.Task[object], read: RunningRead) -> None:
+    def _end(self, task: asyncio.Task[object], running_read: RunningRead) -> None:
         self._running.pop(task)
-        read.ended = time.monotonic()
+        running_read.ended = time.monotonic()
         with suppress(asyncio.CancelledError):
             task.exception()  # marks the error as retrieved, so that asyncio does not log it
 
@@ -159,14 +159,16 @@ class LimitedGitReader:
         }
 
 
-def has_place(reader: ReadCaller, running: Sequence[ReadCaller]) -> bool:
+def has_place(reader: ReadCaller, running_reads: Sequence[ReadCaller]) -> bool:
     """Returns whether another read may start. Organizations and callers without a read in progress have spare
     capacity, so that busy ones do not delay them."""
-    of_org = sum(other.org == reader.org for other in running)
-    of_caller = running.count(reader)
+    of_org = sum(other.org == reader.org for other in running_reads)
+    of_caller = running_reads.count(reader)
     besides = 0 if of_caller else SPARE_READS_OF_CALLERS
     most = MAX_READS + besides + (0 if of_org else SPARE_READS)
-    return len(running) < most and of_org < MAX_READS_OF_ORG + besides and of_caller < MAX_READS_OF_CALLER
+    return (
+        len(running_reads) < most and of_org < MAX_READS_OF_ORG + besides and of_caller < MAX_READS_OF_CALLER
+    )
 
 
 class GitPlaces:
@@ -195,10 +197,10 @@ class GitPlaces:
 
 
 async def _read_in_time(
-    source: GitSource, ask: Callable[[GitSource], Awaitable[object]], seconds: float
+    source: GitSource, read_source: Callable[[GitSource], Awaitable[object]], seconds: float
 ) -> object:
     try:
         async with asyncio.timeout(seconds):
-            return await ask(source)
+            return await read_source(source)
     except TimeoutError as error:
         raise GitError(f"it did not answer within {seconds:g} seconds.") from error

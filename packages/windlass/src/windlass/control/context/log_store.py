@@ -187,9 +187,9 @@ class Logs:
         """Unfinished last lines, keyed by stream and instance."""
 
     def write(
-        self, service: str, at: int, *messages: str, pod: str = WINDLASS_WRITER, version: str = ""
+        self, service: str, timestamp: int, *messages: str, pod: str = WINDLASS_WRITER, version: str = ""
     ) -> None:
-        self.take(service, [OutputLine(at, message, pod, version) for message in messages])
+        self.take(service, [OutputLine(timestamp, message, pod, version) for message in messages])
 
     def take(self, service: str, lines: Sequence[OutputLine]) -> None:
         """Stores lines of one instance. Never fails: lines for which there is no room are counted and
@@ -238,11 +238,11 @@ class Logs:
             for line, message in zip(lines, masked, strict=True)
         ]
 
-    def _hold_lines(self, service: str, lines: Sequence[OutputLine], find: FindSecrets) -> None:
+    def _hold_lines(self, service: str, lines: Sequence[OutputLine], find_secrets: FindSecrets) -> None:
         deployment = lines[0].version
         waiting = self._waiting.get(deployment)
         if waiting is None:
-            task = asyncio.ensure_future(self._release(deployment, find))
+            task = asyncio.ensure_future(self._release(deployment, find_secrets))
             waiting = self._waiting[deployment] = WaitingLines(task)
         if waiting.lines + len(lines) > _MAX_WAITING_LINES:
             waiting.lost += len(lines)
@@ -250,11 +250,11 @@ class Logs:
             waiting.batches.append((service, lines))
             waiting.lines += len(lines)
 
-    async def _release(self, deployment: str, find: FindSecrets) -> None:
+    async def _release(self, deployment: str, find_secrets: FindSecrets) -> None:
         """Writes the waiting lines of a deployment once its secrets are cached."""
         while self.masks.of(deployment) is None:
             try:
-                await find(deployment)
+                await find_secrets(deployment)
             except Unavailable:
                 await asyncio.sleep(_RETRY_PAUSE)
             except (CannotDecrypt, msgspec.MsgspecError):
@@ -294,13 +294,15 @@ class Logs:
         limit: int,
         line_filter: LineFilter = ALL_LINES,
         *,
-        after: str | None = None,
+        after_line: str | None = None,
         deployment: str | None = None,
         access: bool = False,
     ) -> AsyncGenerator[list[bytes] | Gone, None]:
-        """Yields the last lines, or the lines after the line `after`, and then new lines until the service is
-        deleted."""
-        return self._segments.follow(_stream(service, deployment, access), limit, line_filter, after=after)
+        """Yields the last lines, or the lines after the line `after_line`, and then new lines until the
+        service is deleted."""
+        return self._segments.follow(
+            _stream(service, deployment, access), limit, line_filter, after_line=after_line
+        )
 
     def forget(self, service: str) -> None:
         """Removes the lines of a deleted service and of its builds. A missing log is accepted."""

@@ -45,9 +45,9 @@ FindAccess = Callable[[str], Awaitable[EngineAccess | None]]
 class Places:
     """All places that this server connects to. A place is opened when it is first needed."""
 
-    def __init__(self, local: Place, reads: Reads, find: FindAccess, connector: Connector) -> None:
+    def __init__(self, local: Place, reads: Reads, find_access: FindAccess, connector: Connector) -> None:
         self.local = local
-        self._reads, self._find, self._connector = reads, find, connector
+        self._reads, self._find, self._connector = reads, find_access, connector
         self._open: dict[str, tuple[EngineAccess, Place]] = {}
         """Open places by cluster."""
         self._clusters: dict[str, str] = {}
@@ -123,9 +123,9 @@ class Places:
         access = await self._find(listener_key.partition(":")[0])
         return access is not None and access.router_port > 0 and access.door == listener_key
 
-    async def start(self, notice: Notice, sink: Sink, missed: MissedAt) -> None:
+    async def start(self, notice: Notice, sink: Sink, on_missed_notices: MissedAt) -> None:
         """Opens the places of all clusters in use. Returns when each engine has responded or timed out."""
-        self._watch = notice, sink, missed
+        self._watch = notice, sink, on_missed_notices
         for cluster, (_, place) in [*self._open.items()]:
             self._begin(cluster, place)
         for cluster in {
@@ -198,13 +198,13 @@ class Places:
         return task
 
     async def _start_engine(
-        self, cluster: str, place: Place, notice: Notice, sink: Sink, missed: MissedAt
+        self, cluster: str, place: Place, notice: Notice, sink: Sink, on_missed_notices: MissedAt
     ) -> None:
         async with self._locks[cluster]:
             await self._give_router(cluster)
         self._clusters |= dict.fromkeys(await self._reads.statuses.on_cluster(cluster), cluster)
         scope = EngineScope(self, cluster, notice, sink)
-        await place.engine.start(scope.notice, scope.take, partial(missed, place.id))
+        await place.engine.start(scope.notice, scope.take, partial(on_missed_notices, place.id))
 
     async def _refresh(self, cluster: str) -> None:
         async with self._locks[cluster]:

@@ -53,9 +53,9 @@ def address_for_containers(settings: Settings, server_host: str) -> str:
     raise Invalid(_NOT_REACHED.format(host=settings.host))
 
 
-def _address(settings: Settings, here: str) -> str:
-    """Returns the URL of this server for clients whose name for its machine is `here`."""
-    host = here if settings.host in ALL_ADDRESSES else settings.host
+def _address(settings: Settings, machine_name: str) -> str:
+    """Returns the URL of this server for clients whose name for its machine is `machine_name`."""
+    host = machine_name if settings.host in ALL_ADDRESSES else settings.host
     return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}"
 
 

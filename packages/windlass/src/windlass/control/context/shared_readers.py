@@ -81,7 +81,7 @@ class SharedReader:
         finally:
             self.broken = True
             self.expect(set())
-            self._wake_waiters(news=True)
+            self._wake_waiters(has_changed=True)
 
     async def _look_once(self) -> None:
         self._called.clear()
@@ -94,12 +94,12 @@ class SharedReader:
             await asyncio.sleep(_OUTAGE_PAUSE)
             return
         self._done = begun
-        self._wake_waiters(news=news)
+        self._wake_waiters(has_changed=news)
 
-    def _wake_waiters(self, *, news: bool) -> None:
+    def _wake_waiters(self, *, has_changed: bool) -> None:
         looked, self._looked = self._looked, asyncio.Event()
         looked.set()
-        if news:
+        if has_changed:
             waiting, self._news = self._news, asyncio.Event()
             waiting.set()
 
@@ -130,10 +130,10 @@ class SharedReaders:
         return len(self._shared)
 
     @contextmanager
-    def join(self, key: Hashable, make: Callable[[], R]) -> Iterator[R]:
+    def join(self, key: Hashable, create_reader: Callable[[], R]) -> Iterator[R]:
         shared = self._shared.get(key)
         if shared is None or shared.reader.broken:
-            shared = self._shared[key] = _ReaderUse(make())
+            shared = self._shared[key] = _ReaderUse(create_reader())
         shared.users += 1
         try:
             yield cast(R, shared.reader)

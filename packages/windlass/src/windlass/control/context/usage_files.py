@@ -35,9 +35,9 @@ class Resolution(Struct, frozen=True):
     """Milliseconds."""
     points: int
 
-    def slot_of(self, at: int) -> int:
+    def slot_of(self, timestamp: int) -> int:
         """Returns the number of the interval that contains a time."""
-        return at // self.every
+        return timestamp // self.every
 
 
 class Span(Struct, frozen=True):

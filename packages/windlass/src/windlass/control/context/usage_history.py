@@ -121,17 +121,17 @@ class SeriesTable(Generic[Key]):
             if series := self.series.get(key):
                 series.put(slot, point)
 
-    def _make_room(self, slot: int, new: Sequence[Key]) -> Sequence[Key]:
+    def _make_room(self, slot: int, new_keys: Sequence[Key]) -> Sequence[Key]:
         """Evicts idle series if there are too many, and returns the new keys for which there is room. A
         series that is measured now is never evicted: otherwise all series would have gaps."""
-        surplus = len(self.series) + len(new) - self._most
+        surplus = len(self.series) + len(new_keys) - self._most
         if surplus <= 0:
-            return new
+            return new_keys
         self.complete_since = slot + 1
         idle = [key for key, series in self.series.items() if series.newest < slot - _MAX_IDLE_POINTS]
         for key in sorted(idle, key=lambda key: self.series[key].newest)[:surplus]:
             del self.series[key]
-        return new[: self._most - len(self.series)]
+        return new_keys[: self._most - len(self.series)]
 
 
 class UsageHistory:
@@ -143,21 +143,21 @@ class UsageHistory:
         services."""
         self._newest = 0
 
-    def note_usage(self, at: int, points: Mapping[InstanceKey, Point]) -> None:
+    def note_usage(self, timestamp: int, points: Mapping[InstanceKey, Point]) -> None:
         """Adds the resource usage of instances."""
-        slot = self._advance_to(at)
+        slot = self._advance_to(timestamp)
         self._instances.put(slot, points)
 
-    def note_requests(self, at: int, points: Mapping[str, Point]) -> None:
+    def note_requests(self, timestamp: int, points: Mapping[str, Point]) -> None:
         """Adds the requests of services. A service that is missing in `points` had no requests."""
-        slot = self._advance_to(at)
+        slot = self._advance_to(timestamp)
         self._requests.put(slot, points)
         self._told.put(slot, {_REPORTED: 0.0})
 
-    def _advance_to(self, at: int) -> int:
+    def _advance_to(self, timestamp: int) -> int:
         """Returns the slot of a time and advances the newest slot. If the clock was set back, the slot
         becomes the newest."""
-        slot = slot_of(at)
+        slot = slot_of(timestamp)
         self._newest = slot if slot < self._newest - _MAX_IDLE_POINTS else max(self._newest, slot)
         return slot
 
@@ -209,6 +209,6 @@ class UsageHistory:
         return numbers
 
 
-def slot_of(at: int) -> int:
+def slot_of(timestamp: int) -> int:
     """Returns the number of the slot that is nearest to a time."""
-    return (at + INTERVAL_MS // 2) // INTERVAL_MS
+    return (timestamp + INTERVAL_MS // 2) // INTERVAL_MS

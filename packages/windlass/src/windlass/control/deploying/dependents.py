@@ -93,7 +93,7 @@ async def _earlier(ctx: Context, tx: Tx, service: Row) -> list[OpenInStage]:
     """Returns the open deployments in earlier stages, which are deployed before this service, and end after
     it."""
     place = await place_of(ctx, tx, service)
-    return await tx.deployment_stages.open_deployments(service.parent, last=place - 1)
+    return await tx.deployment_stages.open_deployments(service.parent, last_stage=place - 1)
 
 
 async def _later(ctx: Context, tx: Tx, service: Row) -> list[OpenInStage]:
@@ -122,10 +122,12 @@ async def wake_dependents(ctx: Context, tx: Tx, service: Row) -> None:
         await tx.work.schedule(RECONCILE, id, org=org, environment=service.parent)
 
 
-def _requests(others: Iterable[OpenInStage]) -> set[str]:
+def _requests(other_deployments: Iterable[OpenInStage]) -> set[str]:
     """Returns the requests of those that are deployed."""
     return {
-        request_key(other.deployment) for other in others if other.deployment.action in ACTIONS_WITH_BUILD
+        request_key(other.deployment)
+        for other in other_deployments
+        if other.deployment.action in ACTIONS_WITH_BUILD
     }
 
 

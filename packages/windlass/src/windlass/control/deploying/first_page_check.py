@@ -97,11 +97,11 @@ async def _database_problem(ctx: Context, workload: Workload) -> str:
     return f"{remedy}. {workload.name} runs, and reports that in its log" if remedy else ""
 
 
-async def _remedy(ctx: Context, workload: Workload, began: int) -> str:
-    """Returns the remedy for an error, from the program's log lines since `began`."""
+async def _remedy(ctx: Context, workload: Workload, started_at: int) -> str:
+    """Returns the remedy for an error, from the program's log lines since `started_at`."""
     for pause in _LOG_PAUSES:
         await asyncio.sleep(pause)
-        if remedy := remedy_of("", workload.name, await _output(ctx, workload, began)):
+        if remedy := remedy_of("", workload.name, await _output(ctx, workload, started_at)):
             return remedy
     return ""
 

@@ -19,14 +19,16 @@ from windlass.engines.engine import EngineError
 from windlass.engines.workload import Workload
 
 
-async def build_input_of(ledger: Ledger, details: Particulars, say: DeploymentLog) -> BuildInput:
+async def build_input_of(ledger: Ledger, details: Particulars, deployment_log: DeploymentLog) -> BuildInput:
     """Reads the current settings and variables of a service for a deployment."""
     ctx, stored = ledger.ctx, ledger.service
     others = ctx.kinds[stored.family].settings(details)
     service = replace(stored, body=rewritten(stored.body, others)) if others else stored
     inputs, levels = await inputs_of(ctx, ctx.store.reads, service, ledger.place.engine.neighbour_address)
     rows = InputRows(stored, levels)
-    return BuildInput(service=service, deployment=ledger.deployment, inputs=inputs, rows=rows, say=say)
+    return BuildInput(
+        service=service, deployment=ledger.deployment, inputs=inputs, rows=rows, say=deployment_log
+    )
 
 
 async def freeze(ledger: Ledger) -> Workload:
@@ -74,11 +76,11 @@ async def freeze_to_start(
     workload: Workload,
     built: BuiltArtifact,
     digest: str,
-    kept: InputRows | KeptInputs | None,
+    kept_inputs: InputRows | KeptInputs | None,
 ) -> Workload:
-    """Freezes the workload, and logs that the service starts unless a release command runs first. `kept`: the
-    inputs that are kept with the deployment."""
-    frozen = await ledger.freeze(workload, built, digest, kept)
+    """Freezes the workload, and logs that the service starts unless a release command runs first.
+    `kept_inputs`: the inputs that are kept with the deployment."""
+    frozen = await ledger.freeze(workload, built, digest, kept_inputs)
     if not frozen.artifact.release:
         log_start(ledger)
     return frozen

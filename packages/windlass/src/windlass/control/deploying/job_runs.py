@@ -163,9 +163,9 @@ def _with_command(workload: Workload, command: RunCommand) -> Workload:
     return replace(workload, entrypoint=(), command=(*command.entrypoint, *command.arguments))
 
 
-async def _wait(task: RunTask, workload: Workload, began: int) -> None:
+async def _wait(task: RunTask, workload: Workload, started_at: int) -> None:
     try:
-        outcome = await _unless_cancelled(task, wait_for_outcome(task.ctx, task.place, workload, began))
+        outcome = await _unless_cancelled(task, wait_for_outcome(task.ctx, task.place, workload, started_at))
     except EngineUnavailable as error:
         raise RetryLater(RETRY_PAUSE_MS, str(error)) from error
     except ArtifactLost as error:
@@ -303,9 +303,9 @@ async def _last_lines(task: RunTask) -> tuple[str, ...]:
     return tuple((await last_output(task.ctx, task.run.job, task.run.id)).splitlines())
 
 
-async def _unless_cancelled(task: RunTask, waiting: Awaitable[Outcome]) -> Outcome | None:
+async def _unless_cancelled(task: RunTask, outcome_wait: Awaitable[Outcome]) -> Outcome | None:
     """Returns the outcome; None if the run is to be cancelled."""
-    doing = asyncio.ensure_future(waiting)
+    doing = asyncio.ensure_future(outcome_wait)
     cancelling = asyncio.ensure_future(_wait_for_cancel(task))
     try:
         await asyncio.wait([doing, cancelling], return_when=asyncio.FIRST_COMPLETED)

@@ -77,7 +77,7 @@ async def write_choices(ctx: Context, tx: Tx, workload: Workload) -> None:
     changed = replace(service, tag=tag, body=body, sealed=sealed)
     await tx.resources.change(changed)
     await refresh_derived(ctx, tx, changed)
-    await record(ctx, tx, Event.UPDATED, changed, SYSTEM, None, before=service.body, after=body)
+    await record(ctx, tx, Event.UPDATED, changed, SYSTEM, None, old_body=service.body, new_body=body)
 
 
 async def write_deployed(ctx: Context, tx: Tx, current: DeploymentRow) -> Row:
@@ -216,7 +216,7 @@ class Ledger:
         workload: Workload,
         built: BuiltArtifact,
         digest: str,
-        kept: InputRows | KeptInputs | None = None,
+        kept_inputs: InputRows | KeptInputs | None = None,
     ) -> Workload:
         """Stores the encrypted workload of the deployment, and keeps its inputs. Returns the workload with
         its reserved host names."""
@@ -224,7 +224,7 @@ class Ledger:
         details.made, details.commit, details.branch = built.made, built.commit, built.branch
         details.image_tag, details.digest = built.image_tag, digest
         if not details.command:  # a rollback never goes back to a command
-            await keep_inputs(self.ctx, tx, current, kept)
+            await keep_inputs(self.ctx, tx, current, kept_inputs)
         if current.status == Progress.BUILDING:
             details.built = tx.now
         named = await self._name(tx, workload)
@@ -407,9 +407,9 @@ class Ledger:
 
         await self.ctx.store.write(write)
 
-    async def put_off(self, wait: int, tries: int = 0) -> None:
+    async def put_off(self, wait: int, attempts: int = 0) -> None:
         """Releases the claim. The work is due again in `wait` milliseconds, or when it is requested."""
-        if not await self.ctx.store.write(lambda tx: tx.work.reschedule(self.claim, tx.now + wait, tries)):
+        if not await self.ctx.store.write(lambda tx: tx.work.reschedule(self.claim, tx.now + wait, attempts)):
             raise LostClaim(self.claim.id)
 
     async def current(self, tx: Tx) -> DeploymentRow:

@@ -45,35 +45,42 @@ class ReleaseFailed(Exception):
 
 
 async def bring_up(
-    ctx: Context, new: Workload, old: Workload | None, count: int, check: Check, note: Note
+    ctx: Context,
+    new_workload: Workload,
+    old_workload: Workload | None,
+    count: int,
+    check: Check,
+    note_reason: Note,
 ) -> None:
     """Starts the new generation and waits until it is healthy. The old generation keeps running meanwhile,
     unless the two cannot run together. Raises ListensElsewhere if the program listens on another port than
     the chosen one.
 
     `check` raises if another worker has the claim, because only the worker that replaces a serving generation
-    may end it. `note` records why the release waits, either for its engine or for healthy instances.
+    may end it. `note_reason` records why the release waits, either for its engine or for healthy instances.
     """
     await ctx.point("about to reserve")
     try:
-        await reserve(ctx, new, old)
+        await reserve(ctx, new_workload, old_workload)
     except EngineUnavailable:
         raise
     except (EngineError, RouteError) as error:
         raise ReleaseFailed(str(error)) from error
     await ctx.point("reserved")
     try:
-        if new.alone:
-            await retire_others(ctx, new, new.generation, check)
+        if new_workload.alone:
+            await retire_others(ctx, new_workload, new_workload.generation, check)
         await ctx.point("about to start")
-        await wait_while_unavailable(new.patience, lambda: apply(ctx, new, count, check), note)
+        await wait_while_unavailable(
+            new_workload.patience, lambda: apply(ctx, new_workload, count, check), note_reason
+        )
         await ctx.point("started")
     except EngineError as error:
         raise ReleaseFailed(str(error)) from error
-    place = await ctx.places.of(new.service)
+    place = await ctx.places.of(new_workload.service)
     try:
         with waiting.get()():
-            await place.engine.wait_until_ready(new, count, note)
+            await place.engine.wait_until_ready(new_workload, count, note_reason)
     except ListensElsewhere:
         raise
     except NotReady as error:
@@ -117,24 +124,32 @@ async def with_known_volumes(ctx: Context, workload: Workload) -> Workload:
 
 
 async def retire_others(
-    ctx: Context, new: Workload, newest: int, check: Check = _no_check, seen: Sequence[Instance] | None = None
+    ctx: Context,
+    new_workload: Workload,
+    newest_generation: int,
+    check: Check = _no_check,
+    known_instances: Sequence[Instance] | None = None,
 ) -> None:
-    """Drains and ends the other generations, except those above `newest`: a worker that was paused past its
-    lease must not end newer generations. `seen` contains the present instances, if the caller has observed
-    them."""
-    place = await ctx.places.of(new.service)
-    instances = (await place.engine.observe(new.service)).instances if seen is None else seen
+    """Drains and ends the other generations, except those above `newest_generation`: a worker that was paused
+    past its lease must not end newer generations. `known_instances` contains the present instances, if the
+    caller has observed them."""
+    place = await ctx.places.of(new_workload.service)
+    instances = (
+        (await place.engine.observe(new_workload.service)).instances
+        if known_instances is None
+        else known_instances
+    )
     others = [
         instance
         for instance in instances
-        if instance.generation <= newest and instance.generation != new.generation
+        if instance.generation <= newest_generation and instance.generation != new_workload.generation
     ]
     if not others:
         return
     await ctx.point("about to drain")
-    await drain(place, all_endpoints(new, others), new.grace)
+    await drain(place, all_endpoints(new_workload, others), new_workload.grace)
     await ctx.point("drained")
-    await _end(ctx, new.service, others, new.grace, check)
+    await _end(ctx, new_workload.service, others, new_workload.grace, check)
 
 
 async def drain(place: Place, endpoints: Sequence[Endpoint], grace: float) -> None:
@@ -143,16 +158,16 @@ async def drain(place: Place, endpoints: Sequence[Endpoint], grace: float) -> No
         await place.router.drain(endpoints, grace)
 
 
-async def end_up_to(ctx: Context, service: str, newest: int, grace: float) -> None:
-    """Ends all generations up to `newest`. Newer generations may belong to another worker."""
-    await _end(ctx, service, await _instances_up_to(ctx, service, newest), grace)
+async def end_up_to(ctx: Context, service: str, newest_generation: int, grace: float) -> None:
+    """Ends all generations up to `newest_generation`. Newer generations may belong to another worker."""
+    await _end(ctx, service, await _instances_up_to(ctx, service, newest_generation), grace)
 
 
-async def _instances_up_to(ctx: Context, service: str, newest: int) -> list[Instance]:
+async def _instances_up_to(ctx: Context, service: str, newest_generation: int) -> list[Instance]:
     place = await ctx.places.of(service)
     await examine(ctx, place)
     seen = await place.engine.observe(service)
-    return [instance for instance in seen.instances if instance.generation <= newest]
+    return [instance for instance in seen.instances if instance.generation <= newest_generation]
 
 
 async def _end(
@@ -169,23 +184,27 @@ async def _end(
         await ctx.point("retired")
 
 
-async def take_down(ctx: Context, new: Workload, old: Workload | None, count: int, check: Check) -> None:
+async def take_down(
+    ctx: Context, new_workload: Workload, old_workload: Workload | None, count: int, check: Check
+) -> None:
     """Removes the new generation, and restores the old generation if it had to end first."""
-    place = await ctx.places.of(new.service)
+    place = await ctx.places.of(new_workload.service)
     await ctx.point("about to take back")
-    await place.engine.remove(new.service, generation=new.generation, grace=new.grace)
+    await place.engine.remove(
+        new_workload.service, generation=new_workload.generation, grace=new_workload.grace
+    )
     await ctx.point("taken back")
-    if old is None:
-        await place.router.reserve(new.service, [])
+    if old_workload is None:
+        await place.router.reserve(new_workload.service, [])
         return
     # If the old generation cannot be restored now, the keep step follows, retries, and reports the reason.
     with suppress(RouteError, EngineError):
-        await reserve(ctx, old)
-        if new.alone:
+        await reserve(ctx, old_workload)
+        if new_workload.alone:
             await ctx.point("about to bring back")
-            await apply(ctx, old, count, check)
+            await apply(ctx, old_workload, count, check)
             await ctx.point("brought back")
-    await refresh(ctx, new.service)
+    await refresh(ctx, new_workload.service)
 
 
 async def last_output(ctx: Context, service: str, version: str, limit: int = LAST_LINES) -> str:

@@ -29,10 +29,10 @@ class RetryLater(Exception):
     """Raised by a step that can only wait. The step is repeated after `wait` milliseconds, or as soon as its
     work is requested."""
 
-    def __init__(self, wait: int, reason: str, tries: int = 0) -> None:
+    def __init__(self, wait: int, reason: str, attempts: int = 0) -> None:
         super().__init__(reason)
         self.wait = wait
-        self.tries = tries
+        self.tries = attempts
         """Failed attempts, including those of killed servers."""
 
 
@@ -48,23 +48,23 @@ async def run_when_available(ledger: Ledger, action: Callable[[], Awaitable[T]])
         raise RetryLater(RETRY_PAUSE_MS, str(error), ledger.claim.attempts) from error
 
 
-def is_exhausted(waited: int, timeout: float, tries: int) -> bool:
-    return waited > timeout * 1000 and tries >= MIN_ATTEMPTS
+def is_exhausted(waited_seconds: int, timeout: float, attempts: int) -> bool:
+    return waited_seconds > timeout * 1000 and attempts >= MIN_ATTEMPTS
 
 
-async def wait_while_unavailable(timeout: float, action: Callable[[], Awaitable[T]], note: Note) -> T:
+async def wait_while_unavailable(timeout: float, action: Callable[[], Awaitable[T]], note_reason: Note) -> T:
     """Repeats an action while the engine or the builder is unavailable, until `timeout` seconds have passed.
-    `note` receives the reason, and an empty text once the action succeeds."""
+    `note_reason` receives the reason, and an empty text once the action succeeds."""
     deadline, pause = time.monotonic() + timeout, 0.1
     while True:
         try:
             done = await action()
         except (EngineUnavailable, BuilderUnavailable) as error:
-            await note(str(error))
+            await note_reason(str(error))
             if time.monotonic() > deadline:
                 raise
         else:
-            await note("")
+            await note_reason("")
             return done
         await asyncio.sleep(pause)
         pause = min(pause * 2, 5.0)

@@ -174,7 +174,11 @@ class RouteUpdates:
 
     @contextmanager
     def _retrying(
-        self, service: str, since: float, late: dict[str, float], raising: type[Exception] | tuple[()] = ()
+        self,
+        service: str,
+        start_time: float,
+        late: dict[str, float],
+        raising: type[Exception] | tuple[()] = (),
     ) -> Iterator[None]:
         """Postpones a service whose routes cannot be set, so that it does not delay other services."""
         try:
@@ -183,10 +187,10 @@ class RouteUpdates:
             raise
         except (EngineError, RouteError, Unavailable) as error:
             self._note_late(service, str(error))
-            late[service] = since
+            late[service] = start_time
         except Exception as error:  # noqa: BLE001 (the loop must outlive one service)
             self._note_late(service, repr(error), unexpected=error)
-            late[service] = since
+            late[service] = start_time
 
     def _note_late(self, service: str, reason: str, unexpected: Exception | None = None) -> None:
         """Logs why the routes of a service wait, once for each reason."""
@@ -195,10 +199,10 @@ class RouteUpdates:
             level = logging.ERROR if unexpected else logging.WARNING
             _log.log(level, "routes wait", extra={"service": service, "why": reason}, exc_info=unexpected)
 
-    async def _is_unavailable(self, service: str, since: float) -> bool:
+    async def _is_unavailable(self, service: str, start_time: float) -> bool:
         """Sets the routes of a service. Returns whether its engine is unavailable."""
         try:
-            await catch_up(self._ctx, service, since)
+            await catch_up(self._ctx, service, start_time)
         except EngineUnavailable as error:
             self._note_late(service, str(error))
             return True

@@ -63,16 +63,16 @@ def served_elsewhere(
 _log = log("routes")
 
 
-async def reserve(ctx: Context, new: Workload, old: Workload | None = None) -> None:
+async def reserve(ctx: Context, new_workload: Workload, old_workload: Workload | None = None) -> None:
     """Reserves the ports of both workloads in the router. Raises RouteError without any change if a port is
     in use."""
-    workloads = [workload for workload in (new, old) if workload]
+    workloads = [workload for workload in (new_workload, old_workload) if workload]
     for workload in workloads:
         await reserve_ports(ctx, workload)
     sockets = {listen for workload in workloads for listen in _public(workload)}
     for workload in workloads:
         sockets |= {listen for _, listen in await _inner_listens(ctx, workload)}
-    service = new.service
+    service = new_workload.service
     place = await ctx.places.of(service)
     await _remove_from_previous_router(ctx, place, service)
     await place.router.reserve(service, sorted(sockets, key=lambda listen: listen.port))
@@ -106,10 +106,10 @@ async def _inner_listens(ctx: Context, workload: Workload) -> list[tuple[Workloa
     ]
 
 
-def _listen_inside(at: RoutedAddress) -> Listen:
-    if at.network:
-        return Listen(at.port, inside=f"{at.network}/{at.host}")
-    return Listen(at.port, local=True)
+def _listen_inside(address: RoutedAddress) -> Listen:
+    if address.network:
+        return Listen(address.port, inside=f"{address.network}/{address.host}")
+    return Listen(address.port, local=True)
 
 
 async def refresh(ctx: Context, service: str) -> Sequence[Instance]:
@@ -118,11 +118,11 @@ async def refresh(ctx: Context, service: str) -> Sequence[Instance]:
         return await _refresh(ctx, service)
 
 
-async def catch_up(ctx: Context, service: str, since: float) -> None:
-    """Updates the routes of a service, unless they were updated after `since`. If another server runs the
-    service, only its host names are set."""
+async def catch_up(ctx: Context, service: str, start_time: float) -> None:
+    """Updates the routes of a service, unless they were updated after `start_time`. If another server runs
+    the service, only its host names are set."""
     async with ctx.routing[service]:
-        if ctx.routing.looked.get(service, 0.0) <= since:
+        if ctx.routing.looked.get(service, 0.0) <= start_time:
             await _refresh(ctx, service)
 
 
@@ -386,15 +386,15 @@ def _domain_route(
     )
 
 
-def _tcp(workload: Workload, port: WorkloadPort, at: Listen, endpoints: tuple[Endpoint, ...]) -> Route:
+def _tcp(workload: Workload, port: WorkloadPort, listen: Listen, endpoints: tuple[Endpoint, ...]) -> Route:
     return Route(
         service=workload.service,
         port=port.name,
         title=workload.name,
         org=workload.org,
         kind="tcp",
-        external=at.port,
-        inside=at.inside,
+        external=listen.port,
+        inside=listen.inside,
         endpoints=endpoints,
     )
 

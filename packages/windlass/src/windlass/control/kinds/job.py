@@ -133,8 +133,8 @@ class JobKind(ServiceKind[Job]):
             raise Conflict(f"forceEvent: choose one of the events of the job: {_words_of(commands)}")
         return event
 
-    def event_at(self, do: Do) -> str:
-        return _EVENT_OF.get(do, "")
+    def event_at(self, action: Do) -> str:
+        return _EVENT_OF.get(action, "")
 
     def settings(self, version: ChosenVersion | Particulars) -> Mapping[str, object]:
         return {"source": {"image": {"tag": version.image_tag}}} if version.image_tag else {}
@@ -329,8 +329,8 @@ def _commands(spec: Job) -> dict[RunEvent, RunCommand]:
     return {event: _command(part) for event, part in parts.items() if part}
 
 
-def _command(part: JobEvent | CronSchedule) -> RunCommand:
-    return RunCommand(tuple(shlex.split(part.entrypoint or "")), tuple(part.arguments))
+def _command(trigger: JobEvent | CronSchedule) -> RunCommand:
+    return RunCommand(tuple(shlex.split(trigger.entrypoint or "")), tuple(trigger.arguments))
 
 
 def _first_command(commands: Mapping[RunEvent, RunCommand]) -> RunCommand:

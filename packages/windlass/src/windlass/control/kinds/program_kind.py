@@ -175,27 +175,27 @@ def derived_probes(ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
     return tuple(HealthProbe(kind=ProbeKind.TCP, port=port.internal, accepted=True) for port in tcp)
 
 
-def probes(declared: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
+def probes(declared_probe: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[HealthProbe, ...]:
     """Returns the probe that a client declares; empty if there is none."""
-    if declared is None or not declared.type:
+    if declared_probe is None or not declared_probe.type:
         return ()
     usual = HealthProbe(
         kind=ProbeKind.TCP,
         port=ports[0].internal if ports else 0,
-        initial_delay=declared.initial_delay_seconds,
-        period=declared.period_seconds,
-        timeout=min(declared.timeout_seconds, MAX_PROBE_SECONDS),
-        successes=declared.success_threshold,
-        failures=declared.failure_threshold,
+        initial_delay=declared_probe.initial_delay_seconds,
+        period=declared_probe.period_seconds,
+        timeout=min(declared_probe.timeout_seconds, MAX_PROBE_SECONDS),
+        successes=declared_probe.success_threshold,
+        failures=declared_probe.failure_threshold,
     )
-    if tcp := declared.type.tcp:
+    if tcp := declared_probe.type.tcp:
         return (replace(usual, port=tcp.port or usual.port),)
-    if http := declared.type.http:
+    if http := declared_probe.type.http:
         scheme, path = (http.scheme or "http").lower(), http.path or "/"
         return (replace(usual, kind=ProbeKind.HTTP, port=http.port or usual.port, path=path, scheme=scheme),)
-    if execute := declared.type.exec:
+    if execute := declared_probe.type.exec:
         return (replace(usual, kind=ProbeKind.EXEC, port=0, command=tuple(execute.command)),)
-    if grpc := declared.type.grpc:
+    if grpc := declared_probe.type.grpc:
         # The health service of gRPC needs HTTP/2, so an open port counts as healthy.
         return (replace(usual, port=grpc.port or usual.port),)
     return ()
@@ -206,11 +206,11 @@ def probes(declared: Probe | None, ports: Sequence[WorkloadPort]) -> tuple[Healt
 
 def _set_missing_ids(
     items: Sequence[PortRequest] | Sequence[StorageRequest],
-    before: Iterable[PortRequest] | Iterable[StorageRequest],
+    previous_items: Iterable[PortRequest] | Iterable[StorageRequest],
 ) -> None:
     """Sets missing ids of items: the id of the previous item with the same port or path, or else a new id."""
     named = {item.id for item in items if item.id}
-    former_ids = {_key(old): old.id for old in before if old.id not in named}
+    former_ids = {_key(old): old.id for old in previous_items if old.id not in named}
     for item in items:
         item.id = item.id or former_ids.pop(_key(item), None) or ids.new_id()
 
@@ -246,24 +246,29 @@ class _PolicyMaker:
         )
         return _keep_identity(new, previous)
 
-    def _scaler(self, sent: Scaler, previous: ScalerShown | None) -> ScalerShown:
-        trigger = sent.trigger_authentication
+    def _scaler(self, scaler: Scaler, previous: ScalerShown | None) -> ScalerShown:
+        trigger = scaler.trigger_authentication
         new = ScalerShown(
             **self._new_ids(),
-            scaler_type=sent.scaler_type,
-            role=sent.role,
-            enabled=sent.enabled,
-            config_json=sent.config_json,
-            config_yaml=sent.config_yaml,
+            scaler_type=scaler.scaler_type,
+            role=scaler.role,
+            enabled=scaler.enabled,
+            config_json=scaler.config_json,
+            config_yaml=scaler.config_yaml,
             trigger_authentication=(
                 self._trigger(trigger, previous) if isinstance(trigger, TriggerAuthentication) else trigger
             ),
         )
         return _keep_identity(new, previous)
 
-    def _trigger(self, sent: TriggerAuthentication, scaler: ScalerShown | None) -> TriggerAuthenticationShown:
+    def _trigger(
+        self, authentication: TriggerAuthentication, scaler: ScalerShown | None
+    ) -> TriggerAuthenticationShown:
         new = TriggerAuthenticationShown(
-            **self._new_ids(), organization_id=self._org, name=sent.name, config_yaml=sent.config_yaml
+            **self._new_ids(),
+            organization_id=self._org,
+            name=authentication.name,
+            config_yaml=authentication.config_yaml,
         )
         return _keep_identity(new, (scaler.trigger_authentication or None) if scaler else None)
 
@@ -271,11 +276,11 @@ class _PolicyMaker:
         return {"id": ids.new_id(), "created_at": self._now, "updated_at": self._now}
 
 
-def _keep_identity(new: B, previous: B | None) -> B:
+def _keep_identity(new_item: B, previous: B | None) -> B:
     """Returns a part with the id and creation date of the former part. The date of the last change is kept,
     too, if nothing else has changed."""
     if previous is None:
-        return new
-    same = replace(new, id=previous.id, created_at=previous.created_at, updated_at=previous.updated_at)
+        return new_item
+    same = replace(new_item, id=previous.id, created_at=previous.created_at, updated_at=previous.updated_at)
     is_same = msgspec.to_builtins(same) == msgspec.to_builtins(previous)
-    return same if is_same else replace(same, updated_at=new.updated_at)
+    return same if is_same else replace(same, updated_at=new_item.updated_at)

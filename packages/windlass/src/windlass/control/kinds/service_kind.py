@@ -263,7 +263,7 @@ class ServiceKind(Generic[S]):
         """Returns the event whose command a deploy requests; empty for the default event."""
         return ""
 
-    def event_at(self, do: Do) -> str:
+    def event_at(self, action: Do) -> str:
         """Returns the job event whose command runs with this action; empty if there is none."""
         return ""
 

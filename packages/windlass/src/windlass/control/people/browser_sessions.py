@@ -122,7 +122,7 @@ async def open_for(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin)
     return NewBrowserSession(cookie, page_key_of(ctx, cookie), ends, name)
 
 
-async def _record(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin, ends: int) -> None:
+async def _record(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin, ends_at: int) -> None:
     """Records the event of a new session for a token.
 
     For people, the event is recorded with their first request from an address; see `SecurityEvents`.
@@ -132,7 +132,7 @@ async def _record(ctx: Context, tx: Tx, holder: str, name: str, origin: Origin, 
         first = await tx.resources.first(NO_PARENT, organization.name)
         id = first.id if first else ""
     if kind in {OPERATOR_SUBJECT, "token"}:
-        await record_sign_in(ctx, tx, Actor(id=id, name=name, subject=holder, permits={}), origin, ends)
+        await record_sign_in(ctx, tx, Actor(id=id, name=name, subject=holder, permits={}), origin, ends_at)
 
 
 async def end_session(ctx: Context, tx: Tx, actor: Actor, id: str, origin: Origin) -> None:

@@ -157,7 +157,7 @@ async def _name_owner(ctx: Context, tx: Tx, call: Call, org: Row, id: str) -> No
     body = rewritten(org.body, {"owner": id})
     if body != org.body:
         await tx.resources.rewrite(org.id, body)
-        await record(ctx, tx, Event.UPDATED, org, call.actor, call, before=org.body, after=body)
+        await record(ctx, tx, Event.UPDATED, org, call.actor, call, old_body=org.body, new_body=body)
 
 
 async def _member(tx: Tx, call: Call, id: str) -> Row:
@@ -168,45 +168,45 @@ async def _member(tx: Tx, call: Call, id: str) -> Row:
     return row
 
 
-async def _end_links(tx: Tx, leaving: Row) -> None:
+async def _end_links(tx: Tx, leaving_member: Row) -> None:
     """Ends the links that a member has made as an Admin."""
-    if person := await tx.identities.person_of(leaving.id):
-        await end_links_of(tx, leaving.org, subject_of_person(*person))
+    if person := await tx.identities.person_of(leaving_member.id):
+        await end_links_of(tx, leaving_member.org, subject_of_person(*person))
 
 
-async def _end_sessions(tx: Tx, leaving: Row) -> None:
+async def _end_sessions(tx: Tx, leaving_member: Row) -> None:
     """Ends the browser sessions of a person who is not a member of another organization.
 
     Otherwise the sessions would be valid again after the next invitation. The password is forgotten, too.
     """
-    person = await tx.identities.person_of(leaving.id)
-    if person is not None and all(id == leaving.id for id, _, _ in await tx.identities.of(*person)):
+    person = await tx.identities.person_of(leaving_member.id)
+    if person is not None and all(id == leaving_member.id for id, _, _ in await tx.identities.of(*person)):
         await tx.browser_sessions.end_all(subject_of_person(*person))
         issuer, subject = person
         if issuer == OWN_ISSUER:
             await tx.people.forget(subject)
 
 
-async def _keep_an_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
-    if await _is_admin(ctx, tx, leaving):
-        await keep_another_admin(ctx, tx, leaving)
+async def _keep_an_admin(ctx: Context, tx: Tx, leaving_member: Row) -> None:
+    if await _is_admin(ctx, tx, leaving_member):
+        await keep_another_admin(ctx, tx, leaving_member)
 
 
-async def keep_another_admin(ctx: Context, tx: Tx, leaving: Row) -> None:
+async def keep_another_admin(ctx: Context, tx: Tx, leaving_member: Row) -> None:
     """Raises Conflict if removing a token or member would leave an organization without an Admin.
 
     The caller is an Admin too, and counts as remaining. The check therefore only prevents callers from
     locking themselves out.
     """
-    if await _is_operated(ctx, tx, leaving.org):
+    if await _is_operated(ctx, tx, leaving_member.org):
         return
-    tokens = await tx.resources.of_org(leaving.org, api_token.name)
-    members = await tx.resources.of_org(leaving.org, member.name)
+    tokens = await tx.resources.of_org(leaving_member.org, api_token.name)
+    members = await tx.resources.of_org(leaving_member.org, member.name)
     others = [
         *(row for row in tokens if is_admin_token(row, tx.now)),
         *[row for row in members if await _is_admin(ctx, tx, row)],
     ]
-    if all(row.id == leaving.id for row in others):
+    if all(row.id == leaving_member.id for row in others):
         raise Conflict(
             "This is the last way into the organization as an Admin, and your own: "
             "make another Admin token, or another member Admin, first"
@@ -266,7 +266,7 @@ async def join(ctx: Context, tx: Tx, person: IssuerIdentity, invitee: Invitee) -
     if invitee.guest is not None:
         await tx.people.forget_links(invitee.guest.id)
         await tx.remove(invitee.guest)
-        await record(ctx, tx, Event.DELETED, invitee.guest, itself, None, before=invitee.guest.body)
+        await record(ctx, tx, Event.DELETED, invitee.guest, itself, None, old_body=invitee.guest.body)
     return new.id
 
 

@@ -80,7 +80,7 @@ async def delete_organization(ctx: Context, tx: Tx, call: Call) -> Reply:
         raise Conflict("Create another organization first: the only one of an installation cannot be deleted")
     await _refuse_elsewhere(tx, row)
     await purge(ctx, tx, row)
-    await record(ctx, tx, Event.DELETED, row, call.actor, call, before=row.body)
+    await record(ctx, tx, Event.DELETED, row, call.actor, call, old_body=row.body)
     return Reply()
 
 

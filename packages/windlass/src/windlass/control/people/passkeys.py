@@ -160,10 +160,10 @@ class Passkeys:
             return []
         return await new_recovery_codes(self._ctx, tx, person)
 
-    def _made_in(self, answer: PasskeyAnswer, sealed: SealedChallenge) -> NewCredential:
+    def _made_in(self, answer: PasskeyAnswer, sealed_challenge: SealedChallenge) -> NewCredential:
         try:
             return self._webauthn.read_added(
-                sealed.challenge, answer.credential, answer.client_data, answer.attestation
+                sealed_challenge.challenge, answer.credential, answer.client_data, answer.attestation
             )
         except PasskeyRefused as error:
             _log.warning("a passkey is refused: %s", error)

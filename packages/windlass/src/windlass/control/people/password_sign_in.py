@@ -151,7 +151,7 @@ class PasswordSignIn:
         self,
         email: str,
         password: str,
-        second: SecondProof,
+        second_factor: SecondProof,
         client: str,
         browser: KnownBrowser,
         origin: Origin,
@@ -178,19 +178,19 @@ class PasswordSignIn:
                 self._authenticator.security_events.record_denied(caller, why, origin)
             raise Unauthorized(_WRONG_LOGIN_ADVICE)
         await self._authenticator.member_with_password(person.id)  # raises NoMember
-        if missing := await self._missing(person, second):
+        if missing := await self._missing(person, second_factor):
             return missing
-        checked = await self._check_second(person, account, second)
+        checked = await self._check_second(person, account, second_factor)
         fresh = await self._hashes.hash(password) if is_outdated(person.password) else ""
         session, codes = await ctx.store.write(
-            lambda tx: self._open(tx, person, second.code, checked, limits, fresh, origin)
+            lambda tx: self._open(tx, person, second_factor.code, checked, limits, fresh, origin)
         )
         return SignedIn(session, account, codes)
 
-    async def _missing(self, person: Person, second: SecondProof) -> NextStep | None:
+    async def _missing(self, person: Person, second_factor: SecondProof) -> NextStep | None:
         """Returns what is missing for a session of a person with the right password."""
         ctx = self._ctx
-        if second.is_sent:
+        if second_factor.is_sent:
             return None
         if await has_factor(ctx.store.reads, person.id):
             return NextStep("SECOND_FACTOR", passkey=await self._passkeys.second_challenge(person))
@@ -199,14 +199,16 @@ class PasswordSignIn:
         setup = await ctx.store.write(lambda tx: begin_factor(ctx, tx, person))
         return NextStep("SECOND_FACTOR", setup)
 
-    async def _check_second(self, person: Person, account: str, second: SecondProof) -> CheckedPasskey | None:
+    async def _check_second(
+        self, person: Person, account: str, second_factor: SecondProof
+    ) -> CheckedPasskey | None:
         """Counts an attempt with a second factor, and checks the passkey, if one was sent."""
-        if not second.is_sent:
+        if not second_factor.is_sent:
             return None
         await take_or_refuse(self._ctx, [Limit(f"{account}:code", FOR_ACCOUNT_FROM_ADDRESS)])
         return (
-            await self._passkeys.check(second.passkey, SECOND_FACTOR_PURPOSE, person)
-            if second.passkey
+            await self._passkeys.check(second_factor.passkey, SECOND_FACTOR_PURPOSE, person)
+            if second_factor.passkey
             else None
         )
 
@@ -267,7 +269,7 @@ class PasswordSignIn:
         code: str,
         name: str,
         password: str,
-        second: SecondProof,
+        second_factor: SecondProof,
         client: str,
         origin: Origin,
         *,
@@ -275,7 +277,7 @@ class PasswordSignIn:
     ) -> SignedIn | NextStep:
         """Accepts an invitation or sets a new password, and opens a session. The link is used up.
 
-        `second`: a code or a passkey. A person who has one must send it here too: otherwise who
+        `second_factor`: a code or a passkey. A person who has one must send it here too: otherwise who
         reads the mails of a person would need nothing else. `removes_passkeys`: whether a new password also
         ends all other passkeys, which somebody who had the former password may have added.
         """
@@ -300,16 +302,16 @@ class PasswordSignIn:
         )
         checked = None
         if person is not None and needs_code:
-            if not second.is_sent:
+            if not second_factor.is_sent:
                 return NextStep("SECOND_FACTOR", passkey=await self._passkeys.second_challenge(person))
-            checked = await self._check_second(person, account, second)
+            checked = await self._check_second(person, account, second_factor)
         name = visible(name.strip())[:_MAX_NAME_LENGTH] or opened.email.partition("@")[0]
         use = self._accept if opened.invitee is not None else self._reset
 
         async def change(tx: Tx) -> NewBrowserSession | None:
             owner = await use(tx, opened, name, hash, origin)
             if await has_factor(tx, owner.id):
-                await self._use_second_factor(tx, owner, second.code, checked, origin)
+                await self._use_second_factor(tx, owner, second_factor.code, checked, origin)
                 if removes_passkeys and opened.invitee is None:
                     kept = checked.passkey.id if checked else ""
                     await remove_other_passkeys(ctx, tx, owner, kept, origin)
@@ -349,8 +351,8 @@ class PasswordSignIn:
             raise Unauthorized(_INVALID_LINK_ADVICE)
         return again
 
-    async def _accept(self, tx: Tx, before: _OpenedLink, name: str, hash: str, origin: Origin) -> Person:
-        opened = await self._take(tx, before)
+    async def _accept(self, tx: Tx, opened_link: _OpenedLink, name: str, hash: str, origin: Origin) -> Person:
+        opened = await self._take(tx, opened_link)
         invitee, person = opened.invitee, opened.person
         assert invitee is not None
         if person is None:
@@ -366,22 +368,25 @@ class PasswordSignIn:
         tx.nudge("tokens")
         return person
 
-    async def _reset(self, tx: Tx, before: _OpenedLink, name: str, hash: str, origin: Origin) -> Person:
-        person = (await self._take(tx, before)).person
+    async def _reset(self, tx: Tx, opened_link: _OpenedLink, name: str, hash: str, origin: Origin) -> Person:
+        person = (await self._take(tx, opened_link)).person
         assert person is not None
-        await self._set_password(tx, person, hash, origin, keep="")
-        if before.link.purpose == RESET_ALL:
+        await self._set_password(tx, person, hash, origin, kept_session="")
+        if opened_link.link.purpose == RESET_ALL:
             await remove_factors(self._ctx, tx, person, origin)
         return person
 
-    async def _set_password(self, tx: Tx, person: Person, hash: str, origin: Origin, *, keep: str) -> None:
-        """Sets a password. Ends all sessions but `keep`, and the links for the former password. Also deletes
-        an unconfirmed key of an authenticator app: anyone with the former password could have read it."""
+    async def _set_password(
+        self, tx: Tx, person: Person, hash: str, origin: Origin, *, kept_session: str
+    ) -> None:
+        """Sets a password. Ends all sessions but `kept_session`, and the links for the former password. Also
+        deletes an unconfirmed key of an authenticator app: anyone with the former password could have read
+        it."""
         await tx.people.set_password(person.id, hash)
         await tx.people.forget_links(person.id)
         if not await has_app(tx, person.id):
             await tx.second_factors.forget_app(person.id)
-        await tx.browser_sessions.end_all_but(subject_of_person(OWN_ISSUER, person.id), keep)
+        await tx.browser_sessions.end_all_but(subject_of_person(OWN_ISSUER, person.id), kept_session)
         tx.nudge("tokens")
         await record_about_person(self._ctx, tx, Event.PASSWORD_CHANGED, person, origin, {})
 
@@ -460,7 +465,7 @@ class PasswordSignIn:
             now = await tx.people.get(person.id)
             if now is None or now.password != person.password:
                 raise Conflict("Sign in again: the password was changed a moment ago")
-            await self._set_password(tx, person, hash, origin, keep=actor.session)
+            await self._set_password(tx, person, hash, origin, kept_session=actor.session)
 
         await ctx.store.write(change)
 

@@ -105,10 +105,14 @@ def shown_providers(settings: Settings) -> list[ShownProvider]:
 
 
 def page_url(
-    ctx: Context, provider: OidcProvider, address: str, attempt: SignInAttempt, more: Mapping[str, str]
+    ctx: Context,
+    provider: OidcProvider,
+    address: str,
+    attempt: SignInAttempt,
+    extra_parameters: Mapping[str, str],
 ) -> str:
-    """Returns the URL of the provider's page, with the challenge of the attempt (RFC 7636). `more`: further
-    parameters."""
+    """Returns the URL of the provider's page, with the challenge of the attempt (RFC 7636).
+    `extra_parameters`: further parameters."""
     question = {
         "response_type": "code",
         "client_id": provider.client_id,
@@ -117,7 +121,7 @@ def page_url(
         "state": attempt.state,
         "code_challenge": to_base64url(hashlib.sha256(attempt.verifier.encode()).digest()),
         "code_challenge_method": "S256",
-        **more,
+        **extra_parameters,
     }
     return f"{address}{'&' if urlsplit(address).query else '?'}{urlencode(question)}"
 
@@ -128,16 +132,17 @@ async def exchange_code(
     address: str,
     code: str,
     attempt: SignInAttempt,
-    more: Mapping[str, str],
+    extra_parameters: Mapping[str, str],
     headers: Mapping[str, str],
 ) -> HttpResult:
-    """Sends the code to the provider. Returns the answer, which is a success. `more`: further fields."""
+    """Sends the code to the provider. Returns the answer, which is a success. `extra_parameters`: further
+    fields."""
     form = {
         "grant_type": "authorization_code",
         "code": code,
         "redirect_uri": callback_url(ctx.settings.url, provider.name),
         "code_verifier": attempt.verifier,
-        **more,
+        **extra_parameters,
     }
     sent = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json", **headers}
     answer = await ask(ctx, provider, "POST", address, urlencode(form).encode(), sent)

@@ -124,10 +124,10 @@ async def remove_factors(ctx: Context, tx: Tx, person: Person, origin: Origin) -
     await tx.second_factors.forget(person.id)
 
 
-async def remove_other_passkeys(ctx: Context, tx: Tx, person: Person, kept: str, origin: Origin) -> None:
+async def remove_other_passkeys(ctx: Context, tx: Tx, person: Person, kept_id: str, origin: Origin) -> None:
     """Removes all passkeys but one, or all of them."""
     for passkey in await tx.passkeys.of(person.id):
-        if passkey.id != kept:
+        if passkey.id != kept_id:
             await tx.passkeys.remove(person.id, passkey.id)
             data = {"passkey": passkey.name}
             await record_about_person(ctx, tx, Event.SECOND_FACTOR_REMOVED, person, origin, data)

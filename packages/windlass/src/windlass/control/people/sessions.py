@@ -41,11 +41,11 @@ async def _key(ctx: Context, tx: Tx) -> bytes:
     return sealed
 
 
-def _signer(ctx: Context, sealed: bytes, now: Callable[[], int] | None = None) -> Signer:
+def _signer(ctx: Context, sealed_value: bytes, now: Callable[[], int] | None = None) -> Signer:
     from windlass.base.issuer import Signer  # noqa: PLC0415 (see above)
 
     now = now or ctx.clock.now
-    return Signer(ctx.settings.url, ctx.encryption.decrypt(sealed, *_KEY_OWNER), lambda: now() / SECOND)
+    return Signer(ctx.settings.url, ctx.encryption.decrypt(sealed_value, *_KEY_OWNER), lambda: now() / SECOND)
 
 
 def operator_token_mark(ctx: Context) -> str:
@@ -71,9 +71,9 @@ async def create_session(ctx: Context, tx: Tx, call: Call) -> Reply:
     return Reply(encode({"token": token, "token_type": "Bearer", "expires_at": stamp(ends)}))
 
 
-async def record_sign_in(ctx: Context, tx: Tx, actor: Actor, origin: Origin, ends: int) -> None:
+async def record_sign_in(ctx: Context, tx: Tx, actor: Actor, origin: Origin, ends_at: int) -> None:
     """Records the event of a new session."""
-    await record_about_caller(ctx, tx, Event.SIGNED_IN, actor, origin, {"session_until": stamp(ends)})
+    await record_about_caller(ctx, tx, Event.SIGNED_IN, actor, origin, {"session_until": stamp(ends_at)})
 
 
 async def record_about_caller(

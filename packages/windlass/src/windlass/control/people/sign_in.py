@@ -120,9 +120,9 @@ class SignIn:
             raise SignInFailed("lost")
         return session
 
-    async def _actor(self, name: str, found: list[Claims], origin: Origin) -> Actor:
+    async def _actor(self, name: str, found_claims: list[Claims], origin: Origin) -> Actor:
         try:
-            claims = await self._invited(found)
+            claims = await self._invited(found_claims)
             return await self._authenticator.person(claims)
         except NoMember as refusal:
             self._authenticator.security_events.record_denied(refusal.caller, refusal.why, origin)
@@ -133,13 +133,13 @@ class SignIn:
             _log.warning("a provider's claims are refused: %s", refusal, extra={"provider": name})
             raise SignInFailed("broken") from refusal
 
-    async def _invited(self, found: list[Claims]) -> Claims:
+    async def _invited(self, found_claims: list[Claims]) -> Claims:
         """Returns the claims whose e-mail address has an invitation. If none has, returns the claims with the
         primary address."""
-        for claims in found if len(found) > 1 else ():
+        for claims in found_claims if len(found_claims) > 1 else ():
             if await joinable_organizations(self._ctx, self._ctx.store.reads, person_of(claims)):
                 return claims
-        return found[0]
+        return found_claims[0]
 
     async def _open_once(
         self, tx: Tx, attempt: SignInAttempt, actor: Actor, origin: Origin

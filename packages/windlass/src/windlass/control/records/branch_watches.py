@@ -19,10 +19,10 @@ def service_of_work(work: str) -> str:
     return work.removeprefix(f"{AUTO_DEPLOY}:")
 
 
-async def watch_branch(tx: Tx, service: str, org: str, environment: str, due: int) -> None:
-    """Schedules branch checks of a service, the first one at `due`. They recur until the service's settings
-    end them."""
-    await tx.work.schedule(AUTO_DEPLOY, f"{AUTO_DEPLOY}:{service}", due, org, environment=environment)
+async def watch_branch(tx: Tx, service: str, org: str, environment: str, due_at: int) -> None:
+    """Schedules branch checks of a service, the first one at `due_at`. They recur until the service's
+    settings end them."""
+    await tx.work.schedule(AUTO_DEPLOY, f"{AUTO_DEPLOY}:{service}", due_at, org, environment=environment)
 
 
 async def skip_next_commit(tx: Tx, service: str) -> None:

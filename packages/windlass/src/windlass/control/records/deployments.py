@@ -69,14 +69,14 @@ def request_key(deployment: DeploymentRow) -> str:
 
 
 async def accept(
-    tx: Tx, service: Row, do: Do, call: Call, version: ChosenVersion = NEWEST
+    tx: Tx, service: Row, action: Do, call: Call, version: ChosenVersion = NEWEST
 ) -> tuple[DeploymentRow, StatusRow]:
     """Stores a deployment with its state, its event and its work, and supersedes the service's waiting
     deployments."""
     status = await status_of(tx, service)
-    if do in _NEED_AN_ENGINE:
-        await _refuse_cluster(tx, status.cluster, service.org, do)
-        if call.origin != ITSELF and (await _adds_data(tx, service, do, version)):
+    if action in _NEED_AN_ENGINE:
+        await _refuse_cluster(tx, status.cluster, service.org, action)
+        if call.origin != ITSELF and (await _adds_data(tx, service, action, version)):
             await _refuse_above_share(tx, status.cluster, service.org)
     waiting = await tx.deployments.open(service.id)
     if in_deletion(waiting):
@@ -91,19 +91,19 @@ async def accept(
     details = _new_details(service, call, version, stage)
     deployment = DeploymentRow(
         ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,
-        encode(details), do,
+        encode(details), action,
     )  # fmt: skip
     await tx.deployments.add(deployment)
     status = replace(status, deployments=deployment.number)
     if not is_one_off:
         status = replace(
             status,
-            state=status.state if is_under_way else STATES_OF_ACTIONS[do].queued,
+            state=status.state if is_under_way else STATES_OF_ACTIONS[action].queued,
             message=status.message if is_under_way else "",
             deployment=deployment.id,
         )
     await tx.statuses.change(status)
-    await announce(tx, DEPLOYMENT_EVENTS[do].queued, service, deployment, details, call=call)
+    await announce(tx, DEPLOYMENT_EVENTS[action].queued, service, deployment, details, call=call)
     await tx.work.schedule(
         RECONCILE,
         service.id,
@@ -173,19 +173,19 @@ async def _cancel_waiting(tx: Tx, status: StatusRow, deployment: DeploymentRow, 
     tx.nudge(cancel_word(deployment.id))
 
 
-async def _refuse_cluster(tx: Tx, id: str, org: str, do: Do) -> None:
+async def _refuse_cluster(tx: Tx, id: str, org: str, action: Do) -> None:
     row = await tx.resources.find(cluster.name, id)
     if row is None:
         return
     if not row.read(Cluster).engine:
         raise Conflict(NOT_CONNECTED)
-    if do is not Do.RESTART:  # a running service is not a new organization at its place
+    if action is not Do.RESTART:  # a running service is not a new organization at its place
         await sole_organization.check_sole_organization(tx, row, org)
 
 
-async def _adds_data(tx: Tx, service: Row, do: Do, version: ChosenVersion) -> bool:
+async def _adds_data(tx: Tx, service: Row, action: Do, version: ChosenVersion) -> bool:
     """Returns whether a deployment stores much: a build, or a large workload, which each deployment keeps."""
-    if do is not Do.RESTART and version.made is None:
+    if action is not Do.RESTART and version.made is None:
         return True
     return await tx.deployments.workload_bytes(service.id, _LATEST_WORKLOADS) > LARGE_WORKLOAD_BYTES
 
@@ -215,8 +215,8 @@ async def refuse_below_deleted(reads: Reads, service: Row) -> None:
         )
 
 
-def in_deletion(waiting: Iterable[DeploymentRow]) -> bool:
-    return any(deployment.action == Do.DELETE for deployment in waiting)
+def in_deletion(waiting_deployments: Iterable[DeploymentRow]) -> bool:
+    return any(deployment.action == Do.DELETE for deployment in waiting_deployments)
 
 
 def name_of(service: Row) -> str:
@@ -231,10 +231,18 @@ async def status_of(reads: Reads, service: Row) -> StatusRow:
 
 
 async def move(
-    tx: Tx, deployment: DeploymentRow, progress: Progress, details: Particulars, sealed: bytes | None = None
+    tx: Tx,
+    deployment: DeploymentRow,
+    progress: Progress,
+    details: Particulars,
+    sealed_value: bytes | None = None,
 ) -> DeploymentRow:
     new = replace(
-        deployment, status=progress, body=encode(details), sealed=sealed or deployment.sealed, changed=tx.now
+        deployment,
+        status=progress,
+        body=encode(details),
+        sealed=sealed_value or deployment.sealed,
+        changed=tx.now,
     )
     await tx.deployments.change(new)
     return new

@@ -37,7 +37,7 @@ class DiskRecord(Struct, frozen=True):
 NO_RECORD: Final = DiskRecord()
 
 
-def share_of(setting: int, spaces: Collection[DiskSpace], organizations: int) -> int:
+def share_of(setting: int, disk_spaces: Collection[DiskSpace], organizations: int) -> int:
     """Returns the disk quota of an organization in bytes.
 
     Without a setting, the quota is three times the free space beyond the reserve, in bytes or in files,
@@ -46,9 +46,9 @@ def share_of(setting: int, spaces: Collection[DiskSpace], organizations: int) ->
     """
     if setting:
         return setting
-    each = {"bytes": 1, "files": bytes_per_file(spaces)}
-    free = min((space.free - space.reserve) * each[space.unit] for space in spaces)
-    whole = max(space.whole for space in spaces if space.unit == "bytes")
+    each = {"bytes": 1, "files": bytes_per_file(disk_spaces)}
+    free = min((space.free - space.reserve) * each[space.unit] for space in disk_spaces)
+    whole = max(space.whole for space in disk_spaces if space.unit == "bytes")
     return max(_TIMES_FREE * free, whole // max(1, organizations))
 
 

@@ -131,9 +131,9 @@ def refuse_own_name(ctx: Context, name: str) -> None:
         )
 
 
-def _covers(name: str, own: str) -> bool:
+def _covers(name: str, windlass_domain: str) -> bool:
     """Returns whether a domain, which may begin with `*.`, is a name of Windlass or leads to it."""
-    return name == own or (name.startswith("*.") and is_at_or_below(own, name[2:]))
+    return name == windlass_domain or (name.startswith("*.") and is_at_or_below(windlass_domain, name[2:]))
 
 
 def domain_names(rows: Iterable[NameRow]) -> list[NameRow]:
@@ -205,5 +205,5 @@ async def change_document(tx: Tx, row: Row, fields: dict[str, object]) -> None:
         await tx.resources.rewrite(row.id, msgspec.json.encode(after))
 
 
-def stamp_or_none(moment: int) -> str | None:
-    return stamp(moment) if moment else None
+def stamp_or_none(timestamp: int) -> str | None:
+    return stamp(timestamp) if timestamp else None

@@ -22,21 +22,29 @@ class LookedAt(NamedTuple):
     result: PushResult
 
 
-async def record_look(tx: Tx, service: Row, pending: Sequence[GitPushRow], look: LookedAt) -> None:
+async def record_look(tx: Tx, service: Row, pending: Sequence[GitPushRow], check_result: LookedAt) -> None:
     """Sets the results of the pushes that were received before the check. If none of them announced the
     commit, records that the check found it."""
-    elsewhere = [push for push in pending if push.branch not in {"", look.branch}]
-    here = [push for push in pending if push.branch in {"", look.branch}]
-    of_head = [push for push in here if push.commit_id in {"", look.head}]
-    others = [push for push in here if push.commit_id not in {"", look.head}]
-    await tx.git_pushes.settle(of_head[:1], look.result)
+    elsewhere = [push for push in pending if push.branch not in {"", check_result.branch}]
+    here = [push for push in pending if push.branch in {"", check_result.branch}]
+    of_head = [push for push in here if push.commit_id in {"", check_result.head}]
+    others = [push for push in here if push.commit_id not in {"", check_result.head}]
+    await tx.git_pushes.settle(of_head[:1], check_result.result)
     # The newest push has caused what was done; earlier ones announced the same commit.
     await tx.git_pushes.settle(of_head[1:], PushResult.ALREADY_KNOWN)
-    await tx.git_pushes.settle(others, PushResult.OTHER_COMMIT, f"it is at {look.head[:12]}")
+    await tx.git_pushes.settle(others, PushResult.OTHER_COMMIT, f"it is at {check_result.head[:12]}")
     await tx.git_pushes.settle(elsewhere, PushResult.OTHER_BRANCH)
-    if not of_head and look.result in _RECORDED_RESULTS:
+    if not of_head and check_result.result in _RECORDED_RESULTS:
         webhook = others[0].webhook if others else ""
         row = GitPushRow(
-            ids.new_id(), webhook, service.id, "", tx.now, "", look.branch, look.head, look.result
+            ids.new_id(),
+            webhook,
+            service.id,
+            "",
+            tx.now,
+            "",
+            check_result.branch,
+            check_result.head,
+            check_result.result,
         )
         await tx.git_pushes.add([row])

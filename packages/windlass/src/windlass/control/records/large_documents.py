@@ -24,12 +24,12 @@ MAX_BYTES_OF_ORGANIZATION: Final = 64 * 1024 * 1024
 """The bytes of all large resources of one family in an organization."""
 
 
-async def refuse_large_change(tx: Tx, before: Row, after: Row) -> None:
+async def refuse_large_change(tx: Tx, old_row: Row, new_row: Row) -> None:
     """Raises Conflict if the event of a change, which contains both documents, is large, and the organization
     exceeds its disk quota. A small request may change a large document."""
-    is_much_smaller = len(after.body) < len(before.body) // 2
-    if len(before.body) + len(after.body) > LARGE_BODY_BYTES and not is_much_smaller:
-        await refuse_above_share(tx, after.org)
+    is_much_smaller = len(new_row.body) < len(old_row.body) // 2
+    if len(old_row.body) + len(new_row.body) > LARGE_BODY_BYTES and not is_much_smaller:
+        await refuse_above_share(tx, new_row.org)
 
 
 async def refuse_many_large(tx: Tx, row: Row, noun: str) -> None:

@@ -52,12 +52,12 @@ async def write_deliveries(
 
 
 async def add_deliveries(
-    tx: Tx, receivers: Sequence[Row], lane: str, news: WebhookPayload, trace: str = ""
+    tx: Tx, receivers: Sequence[Row], lane: str, event: WebhookPayload, trace: str = ""
 ) -> list[str]:
     if not receivers:
         return []
-    body = encode(news)
-    deliveries = await tx.deliveries.add([(row.id, lane, news.kind, body) for row in receivers], trace)
+    body = encode(event)
+    deliveries = await tx.deliveries.add([(row.id, lane, event.kind, body) for row in receivers], trace)
     for row in receivers:
         await tx.work.schedule(DELIVERY_WORK, work_of(row.id), org=row.org)
     return deliveries

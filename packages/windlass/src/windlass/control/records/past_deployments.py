@@ -14,12 +14,12 @@ _AT_ONCE: Final = 10
 
 
 async def newest_first(
-    ctx: Context, service: str, limit: int, moment: int | None = None
+    ctx: Context, service: str, limit: int, timestamp: int | None = None
 ) -> AsyncIterator[DeploymentRow]:
-    """Yields the deployments of a service, newest first, beginning at `moment` if it is set. Pauses
+    """Yields the deployments of a service, newest first, beginning at `timestamp` if it is set. Pauses
     regularly, so that other tasks can run."""
     reads, share = ctx.store.reads.deployments, FairShare()
-    newest = NEVER if moment is None else await reads.number_at(service, moment)
+    newest = NEVER if timestamp is None else await reads.number_at(service, timestamp)
     for _ in range(0, limit, _AT_ONCE):
         rows = await reads.latest(service, _AT_ONCE, newest)
         for row in rows:

@@ -87,10 +87,10 @@ async def share_refusal(settings: Settings, tx: Tx, owner: PortOwner, name: str)
     return ""
 
 
-def _leaves_few(left: int, own: int) -> bool:
-    """Returns whether another port for an environment or a project with `own` ports would leave too few ports
-    to the others of the organization."""
-    return own > 0 and own + 1 > left
+def _leaves_few(remaining_ports: int, port_count: int) -> bool:
+    """Returns whether another port for an environment or a project with `port_count` ports would leave too
+    few ports to the others of the organization."""
+    return port_count > 0 and port_count + 1 > remaining_ports
 
 
 def allowed_ports(settings: Settings, number: int) -> str:

@@ -81,13 +81,15 @@ async def record(
     actor: Actor,
     call: Call | None,
     *,
-    before: bytes = b"null",
-    after: bytes = b"null",
-    above: Row | None = None,
+    old_body: bytes = b"null",
+    new_body: bytes = b"null",
+    parent_row: Row | None = None,
 ) -> None:
     """Writes the event of a resource's creation or change."""
-    data = {"parent": row.parent, "before": msgspec.Raw(before), "after": msgspec.Raw(after)}
-    emit(tx, kind, row.org, await about(ctx, tx, row, above), actor.id, actor.name, origin_of(call), data)
+    data = {"parent": row.parent, "before": msgspec.Raw(old_body), "after": msgspec.Raw(new_body)}
+    emit(
+        tx, kind, row.org, await about(ctx, tx, row, parent_row), actor.id, actor.name, origin_of(call), data
+    )
 
 
 async def emit_asked(
@@ -102,7 +104,7 @@ def emit(
     tx: Tx,
     kind: Event,
     org: str,
-    about: About,
+    subject_fields: About,
     actor: str,
     name: str,
     source: Origin,
@@ -110,7 +112,7 @@ def emit(
 ) -> None:
     """Writes an event. `data` contains the fields that are specific to this kind of event."""
     body = {
-        "family": about.family,
+        "family": subject_fields.family,
         **data,
         "actor": {"id": actor, "name": name},
         "origin": source.origin,
@@ -121,13 +123,13 @@ def emit(
     tx.emit(
         kind,
         org,
-        about.target,
+        subject_fields.target,
         encode(body),
-        family=about.family,
-        subject=about.subject,
-        subject_family=about.subject_family,
+        family=subject_fields.family,
+        subject=subject_fields.subject,
+        subject_family=subject_fields.subject_family,
         actor=name,
         origin=source.origin,
-        project=about.project,
-        environment=about.environment,
+        project=subject_fields.project,
+        environment=subject_fields.environment,
     )

@@ -86,45 +86,45 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     awaited_by: str = ""
 
 
-async def add_run(tx: Tx, new: NewRun) -> RunRow | None:
+async def add_run(tx: Tx, new_run: NewRun) -> RunRow | None:
     """Stores a run with the work that executes it. Returns None if this due time has a run already."""
     details = RunDetails(
-        event=new.event,
-        command=new.command,
-        actor_id=new.actor.id,
-        actor_name=new.actor.name,
-        retries=new.retries,
-        is_scheduled=new.cause is Cause.SCHEDULE,
-        missed=new.missed,
+        event=new_run.event,
+        command=new_run.command,
+        actor_id=new_run.actor.id,
+        actor_name=new_run.actor.name,
+        retries=new_run.retries,
+        is_scheduled=new_run.cause is Cause.SCHEDULE,
+        missed=new_run.missed,
     )
-    return await _store(tx, new, RunState.QUEUED, details, work_due=tx.now)
+    return await _store(tx, new_run, RunState.QUEUED, details, work_due=tx.now)
 
 
-async def skip_run(tx: Tx, new: NewRun, reason: str) -> None:
+async def skip_run(tx: Tx, new_run: NewRun, reason: str) -> None:
     """Records that no run was started at a due time."""
     details = RunDetails(
-        event=new.event, command=new.command, missed=new.missed, message=reason, ended=tx.now
+        event=new_run.event, command=new_run.command, missed=new_run.missed, message=reason, ended=tx.now
     )
-    await _store(tx, new, RunState.SKIPPED, details)
+    await _store(tx, new_run, RunState.SKIPPED, details)
     measure_run_of_job(tx, job.name, RunState.SKIPPED, details)
 
 
 async def _store(
-    tx: Tx, new: NewRun, state: RunState, details: RunDetails, *, work_due: int | None = None
+    tx: Tx, new_run: NewRun, state: RunState, details: RunDetails, *, work_due: int | None = None
 ) -> RunRow | None:
     """Stores a run. With `work_due`, also schedules the work that executes it."""
-    number = await tx.runs.next_number(new.job)
+    number = await tx.runs.next_number(new_run.job)
     run = RunRow(
-        ids.new_id(), new.org, new.job, number, _generation(tx.now, number), new.deployment, new.cause,
-        state, new.due, tx.now, new.awaited_by, encode(details),
+        ids.new_id(), new_run.org, new_run.job, number, _generation(tx.now, number), new_run.deployment,
+        new_run.cause, state, new_run.due, tx.now, new_run.awaited_by, encode(details),
     )  # fmt: skip
     if not await tx.runs.add(run):
         return None
     if number > MAX_KEPT_RUNS and number % _RUNS_BETWEEN_TRIMS == 0:
-        await tx.runs.trim(new.job, number - MAX_KEPT_RUNS)
+        await tx.runs.trim(new_run.job, number - MAX_KEPT_RUNS)
     if work_due is not None:
-        queue = await tx.work.queue_of_runs(new.job)
-        await tx.work.schedule(RUN_WORK, run.id, work_due, org=new.org, queue=queue)
+        queue = await tx.work.queue_of_runs(new_run.job)
+        await tx.work.schedule(RUN_WORK, run.id, work_due, org=new_run.org, queue=queue)
     return run
 
 
@@ -177,16 +177,16 @@ async def settings_of_job(tx: Tx, id: str) -> AdvancedValues:
     return AdvancedValues(row.body if row else b"")
 
 
-async def _limit_history(tx: Tx, ended: RunRow) -> None:
+async def _limit_history(tx: Tx, ended_run: RunRow) -> None:
     """Deletes the runs that the job's advanced settings do not keep, when a run has ended."""
-    settings = await settings_of_job(tx, ended.job)
+    settings = await settings_of_job(tx, ended_run.job)
     for state, name in _HISTORY_LIMITS.items():
         if (most := settings.changed(name)) is not None:
-            await tx.runs.keep_newest(ended.job, state, most)
+            await tx.runs.keep_newest(ended_run.job, state, most)
     lifetime = settings.changed("job.delete_ttl_seconds_after_finished")
     if lifetime is not None:
         await tx.work.schedule(
-            EXPIRY_WORK, f"{EXPIRY_WORK}:{ended.id}", tx.now + lifetime * SECOND, org=ended.org
+            EXPIRY_WORK, f"{EXPIRY_WORK}:{ended_run.id}", tx.now + lifetime * SECOND, org=ended_run.org
         )
 
 
@@ -234,11 +234,11 @@ async def arm(tx: Tx, job: str, org: str, deployment: str, plan: JobPlan) -> Non
         await tx.work.schedule(TIMETABLES_WORK, TIMETABLES_WORK, due)
 
 
-def due_after(plan: JobPlan, moment: int) -> int:
+def due_after(plan: JobPlan, timestamp: int) -> int:
     """Returns the next due time of a timetable; `NEVER` if there is none."""
     if not plan.scheduled_at:
         return NEVER
-    due = next_due(parse(plan.scheduled_at), zone(plan.timezone), moment // MINUTE)
+    due = next_due(parse(plan.scheduled_at), zone(plan.timezone), timestamp // MINUTE)
     return NEVER if due is None else due * MINUTE
 
 

@@ -110,7 +110,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
 
 
 def _query_of(
-    words: AuditNames,
+    audit_names: AuditNames,
     call: Call,
     parameters: AuditParameters | TargetParameters,
     sight: Visibility,
@@ -123,7 +123,7 @@ def _query_of(
     """Returns the filter of a query; None if no event can match."""
     full, word = call.dialect.is_full, parameters.event_type or ""
     kinds = kinds_of(word, is_full_interface=full) if word else ()
-    family = words.family_of(sub_target) if sub_target else ""
+    family = audit_names.family_of(sub_target) if sub_target else ""
     since = _parse_time(parameters.from_timestamp, 0)
     until = _parse_time(parameters.to_timestamp, NEVER)
     if (word and not kinds) or family is None:
@@ -133,7 +133,7 @@ def _query_of(
         since=since,
         until=until,
         kinds=kinds if len(kinds) <= _MAX_KINDS else (),
-        subject_families=words.families_of(parameters.target_type) if parameters.target_type else (),
+        subject_families=audit_names.families_of(parameters.target_type) if parameters.target_type else (),
         family=family,
         subject=subject,
         actor=parameters.triggered_by,
@@ -166,9 +166,9 @@ async def _filter(query: AuditFilter, rows: list[EventRow]) -> list[EventRow]:
     return [row for row in rows if await query.fits(row)] if query.fits else rows
 
 
-def _parse_time(text: str, otherwise: int) -> int:
+def _parse_time(text: str, default: int) -> int:
     if not text:
-        return otherwise
+        return default
     if not text.isdecimal():
         return instant(text)
     times, by = next((times, by) for digits, times, by in _TIMESTAMP_UNITS if len(text) <= digits)
@@ -225,10 +225,10 @@ async def _take_page(
 
 
 async def _older_events(
-    reads: Reads, conditions: EventFilter, below: int, limit: int
+    reads: Reads, conditions: EventFilter, below_number: int, limit: int
 ) -> AsyncGenerator[list[EventRow], None]:
     oldest, newest = await _span(reads, conditions)
-    place = min(below, newest + 1)
+    place = min(below_number, newest + 1)
     while place > oldest:
         end = max(oldest, place - _SCAN_STEP) if conditions.is_selective else oldest
         rows = await reads.audit.older(conditions, place, end, limit)
@@ -238,10 +238,10 @@ async def _older_events(
 
 
 async def _newer_events(
-    reads: Reads, conditions: EventFilter, above: int, limit: int
+    reads: Reads, conditions: EventFilter, above_number: int, limit: int
 ) -> AsyncGenerator[list[EventRow], None]:
     oldest, newest = await _span(reads, conditions)
-    place = max(above, oldest - 1)
+    place = max(above_number, oldest - 1)
     while place < newest:
         end = min(newest, place + _SCAN_STEP) if conditions.is_selective else newest
         rows = await reads.audit.newer(conditions, place, end, limit)
@@ -267,21 +267,21 @@ async def _span(reads: Reads, conditions: EventFilter) -> tuple[int, int]:
     return first, min(last, newest)
 
 
-async def _since(reads: Reads, at: int, low: int, high: int) -> int:
+async def _since(reads: Reads, timestamp: int, low: int, high: int) -> int:
     """Returns the first event number at or after a time."""
     while low < high:
         middle = (low + high) // 2
         time = await reads.events.time_of(middle)
-        if time is None or time >= at:
+        if time is None or time >= timestamp:
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def _link(ctx: Context, call: Call, asked: AuditParameters, **token: str) -> str:
+def _link(ctx: Context, call: Call, audit_parameters: AuditParameters, **token: str) -> str:
     """Returns the URL of another page of the same query."""
-    parameters = {**msgspec.to_builtins(asked), **token}
+    parameters = {**msgspec.to_builtins(audit_parameters), **token}
     tokens = {"continueToken", "stepBackToken"} - token.keys()
     query = urlencode(
         {name: value for name, value in parameters.items() if value != "" and name not in tokens}

@@ -54,8 +54,8 @@ body_of = msgspec.json.Decoder(EventBody).decode
 class TargetNames:
     """Caches the names of resources in events. A deleted resource is shown with its last name."""
 
-    def __init__(self, reads: Reads, words: AuditNames) -> None:
-        self.words = words
+    def __init__(self, reads: Reads, audit_names: AuditNames) -> None:
+        self.words = audit_names
         self._source = reads
         self._known: dict[str, str] = {"": ""}
 

@@ -128,9 +128,9 @@ class WebhookSender:
         reads, now = self._ctx.store.reads, self._ctx.clock.now()
         return await reads.deliveries.due(self._webhook, now, most_each, most)
 
-    async def _send_all(self, due: Sequence[DeliveryRow]) -> None:
+    async def _send_all(self, due_deliveries: Sequence[DeliveryRow]) -> None:
         lanes: defaultdict[str, list[DeliveryRow]] = defaultdict(list)
-        for delivery in due:
+        for delivery in due_deliveries:
             lanes[delivery.lane].append(delivery)
         room = asyncio.Semaphore(MAX_CONCURRENT_SERVICES)
         try:
@@ -197,5 +197,5 @@ def _requested_wait(answer: HttpResult) -> int | None:
     return min(seconds * SECOND, MAX_WAIT)
 
 
-def _since(began: float) -> int:
-    return round((time.monotonic() - began) * SECOND)
+def _since(started_at: float) -> int:
+    return round((time.monotonic() - started_at) * SECOND)

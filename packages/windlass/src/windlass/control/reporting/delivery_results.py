@@ -172,7 +172,7 @@ class DeliveryResults:
             new = reencrypt(self._ctx, row, rewritten(row.body, changes), decrypt_hidden(self._ctx, row))
             await tx.resources.change(new)
             await record(
-                self._ctx, tx, Event.WEBHOOK_DISABLED, new, SYSTEM, None, before=row.body, after=new.body
+                self._ctx, tx, Event.WEBHOOK_DISABLED, new, SYSTEM, None, old_body=row.body, new_body=new.body
             )
         elif row.read(WebhookShown).failing_since != since:
             await tx.resources.rewrite(row.id, rewritten(row.body, {"failing_since": since}))

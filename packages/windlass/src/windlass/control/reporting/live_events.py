@@ -70,20 +70,27 @@ async def follow_events(ctx: Context, call: Call) -> Reply:
     return Reply(stream=follow(ctx, call, org.id, place), org=org.id)
 
 
-async def _start_position(reads: Reads, last: str | None) -> StreamPosition:
-    """Returns the position after the event with the id `last`; without an id, the position after all current
-    events."""
+async def _start_position(reads: Reads, last_event_id: str | None) -> StreamPosition:
+    """Returns the position after the event with the id `last_event_id`; without an id, the position after all
+    current events."""
     oldest, newest = await reads.events.span()
-    if last is None:
+    if last_event_id is None:
         return StreamPosition(newest)
-    if last.isascii() and last.isdecimal() and len(last) <= 18 and int(last) <= newest:
-        return StreamPosition(int(last))
+    if (
+        last_event_id.isascii()
+        and last_event_id.isdecimal()
+        and len(last_event_id) <= 18
+        and int(last_event_id) <= newest
+    ):
+        return StreamPosition(int(last_event_id))
     return StreamPosition(max(0, oldest - 1), lost=True)
 
 
-async def _follow(ctx: Context, call: Call, org: str, place: StreamPosition) -> AsyncGenerator[bytes, None]:
-    full, at = call.dialect.is_full, place.number
-    yield _first_message(place)
+async def _follow(
+    ctx: Context, call: Call, org: str, position: StreamPosition
+) -> AsyncGenerator[bytes, None]:
+    full, at = call.dialect.is_full, position.number
+    yield _first_message(position)
     with ctx.readers.join(
         ("events", org, full), lambda: _EventReader(ctx, org, is_full_interface=full)
     ) as reader:
@@ -101,9 +108,11 @@ async def _follow(ctx: Context, call: Call, org: str, place: StreamPosition) -> 
                 yield pieces
 
 
-async def _catch_up(ctx: Context, call: Call, org: str, place: StreamPosition) -> AsyncGenerator[bytes, None]:
-    full, at = call.dialect.is_full, place.number
-    yield _first_message(place)
+async def _catch_up(
+    ctx: Context, call: Call, org: str, position: StreamPosition
+) -> AsyncGenerator[bytes, None]:
+    full, at = call.dialect.is_full, position.number
+    yield _first_message(position)
     whole = False
     while not whole:
         batch = await _read(ctx, org, at, is_full_interface=full)
@@ -113,8 +122,8 @@ async def _catch_up(ctx: Context, call: Call, org: str, place: StreamPosition) -
     yield _mark(at) + frames.END_REMARK
 
 
-def _first_message(place: StreamPosition) -> bytes:
-    return (_MISSING_EVENTS_REMARK if place.lost else b"") + _mark(place.number)
+def _first_message(position: StreamPosition) -> bytes:
+    return (_MISSING_EVENTS_REMARK if position.lost else b"") + _mark(position.number)
 
 
 def _mark(number: int) -> bytes:
@@ -151,14 +160,14 @@ class _EventReader(SharedReader):
         self._marked = ctx.clock.now()
         self.expect({events_topic(org)})
 
-    def is_ahead_of(self, at: int) -> bool:
-        return at < self._place
+    def is_ahead_of(self, timestamp: int) -> bool:
+        return timestamp < self._place
 
-    def is_at_hand(self, at: int) -> bool:
-        return self._floor <= at < self._place
+    def is_at_hand(self, timestamp: int) -> bool:
+        return self._floor <= timestamp < self._place
 
-    def after(self, at: int) -> tuple[list[SentEvent], int]:
-        return self._recent[bisect_right(self._recent, at, key=_number) :], self._place
+    def after(self, timestamp: int) -> tuple[list[SentEvent], int]:
+        return self._recent[bisect_right(self._recent, timestamp, key=_number) :], self._place
 
     async def look(self) -> bool:
         source = self._ctx.store.reads
@@ -182,14 +191,14 @@ class _EventReader(SharedReader):
             del self._recent[:dropped]
         self._place = batch.last
 
-    def _marks(self, place: int) -> list[SentEvent]:
+    def _marks(self, position: int) -> list[SentEvent]:
         """Returns a position event once an hour. Without it, the last position of a quiet stream could become
         older than the retention."""
         now = self._ctx.clock.now()
         if now - self._marked < HOUR:
             return []
         self._marked = now
-        return [SentEvent(place, _mark(place))]
+        return [SentEvent(position, _mark(position))]
 
 
 def _count_to_keep(events: list[SentEvent]) -> int:
@@ -206,12 +215,12 @@ def _number(event: SentEvent) -> int:
     return event.number
 
 
-async def _read(ctx: Context, org: str, after: int, *, is_full_interface: bool) -> Batch:
+async def _read(ctx: Context, org: str, after_number: int, *, is_full_interface: bool) -> Batch:
     """Reads the next entries. The newest number is read before them, so that no new entry is skipped, and the
     oldest number after them, so that deletions are detected."""
     source = ctx.store.reads
     _, newest = await source.events.span()
-    rows = await source.events.after(org, after, _PAGE_SIZE)
+    rows = await source.events.after(org, after_number, _PAGE_SIZE)
     oldest, _ = await source.events.span()
     names = TargetNames(source, ctx.registry.audit)
     events = [
@@ -223,8 +232,8 @@ async def _read(ctx: Context, org: str, after: int, *, is_full_interface: bool) 
         for row in rows
     ]
     whole = len(rows) < _PAGE_SIZE and not rows.is_cut
-    last = max(rows[-1].seq if rows else after, newest if whole else 0)
-    return Batch(events, last, whole, gone=after < oldest - 1)
+    last = max(rows[-1].seq if rows else after_number, newest if whole else 0)
+    return Batch(events, last, whole, gone=after_number < oldest - 1)
 
 
 async def _piece(row: EventRow, names: TargetNames, *, is_full_interface: bool) -> bytes:

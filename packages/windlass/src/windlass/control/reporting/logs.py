@@ -58,7 +58,7 @@ async def log_reply(
     wanted = _filter_of(query, version)
     if query.follow:
         lines = ctx.logs.follow(
-            service, query.tail, wanted, after=call.last_event, deployment=deployment, access=access
+            service, query.tail, wanted, after_line=call.last_event, deployment=deployment, access=access
         )
         if deployment is not None:
             is_over = partial(has_ended, ctx, deployment)
@@ -76,27 +76,27 @@ async def log_reply(
 
 
 async def follow_log(
-    ctx: Context, actor: Actor, dialect: Dialect, service: str, within: Collection[str], last: int
+    ctx: Context, actor: Actor, dialect: Dialect, service: str, allowed_ids: Collection[str], line_count: int
 ) -> tuple[str, Lines]:
     """Returns the organization and a stream of the log of a service of any family. The stream begins with the
-    last lines. Raises Missing unless the service belongs to all resources in `within`."""
+    last lines. Raises Missing unless the service belongs to all resources in `allowed_ids`."""
     service_row = await ctx.store.reads.resources.get(service)
     if service_row and (reading := ctx.registry.handled_by(f"{service_row.family}.log")):
         call = Call(operation=reading[0], actor=actor, ids=(service,), dialect=dialect)
         with suppress(Missing):
             row = await target(ctx.store.reads, call)
-            if await lies_in(ctx, row, within):
+            if await lies_in(ctx, row, allowed_ids):
                 await check_here(ctx, row.id)
-                return row.org, ctx.logs.follow(service, last)
+                return row.org, ctx.logs.follow(service, line_count)
     raise Missing("No service with this id was found there: check the ids of the request")
 
 
-async def lies_in(ctx: Context, row: Row, within: Collection[str]) -> bool:
+async def lies_in(ctx: Context, row: Row, allowed_ids: Collection[str]) -> bool:
     """Returns whether a service belongs to all resources with these ids, including its cluster."""
     above = await ctx.store.reads.tree.above(row.id)
     home = {row.family: row for row in above}.get(environment.name)
     clusters = {home.read(EnvironmentShown).cluster_id} if home else set()
-    return {row.id for row in above} | clusters >= set(within)
+    return {row.id for row in above} | clusters >= set(allowed_ids)
 
 
 async def _events(lines: Lines) -> AsyncGenerator[bytes, None]:
@@ -136,13 +136,13 @@ async def until_over(ctx: Context, service: str, is_over: IsOver, lines: Lines) 
 
 
 async def _arrives_in_time(
-    following: asyncio.Future[T], moment: float, changed: asyncio.Event | None
+    following: asyncio.Future[T], timestamp: float, change_event: asyncio.Event | None
 ) -> bool:
     """Returns whether a line arrives before the deployment changes or, after its end, within a moment."""
-    if changed is None:
-        await asyncio.wait([following], timeout=moment)
+    if change_event is None:
+        await asyncio.wait([following], timeout=timestamp)
         return following.done()
-    ringing = asyncio.ensure_future(changed.wait())
+    ringing = asyncio.ensure_future(change_event.wait())
     waited: set[asyncio.Future[T] | asyncio.Future[Literal[True]]] = {following, ringing}
     try:
         await asyncio.wait(waited, timeout=_FIRST_LINE_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)

@@ -201,8 +201,8 @@ def _restarts_of(instances: Iterable[Instance]) -> dict[str, int]:
     return {instance.id: instance.restarts for instance in instances}
 
 
-def _count_added(before: Mapping[str, int], now: Mapping[str, int]) -> int:
-    return sum(max(0, restarts - before.get(instance, 0)) for instance, restarts in now.items())
+def _count_added(previous_counts: Mapping[str, int], now: Mapping[str, int]) -> int:
+    return sum(max(0, restarts - previous_counts.get(instance, 0)) for instance, restarts in now.items())
 
 
 async def _scrape_engine(place: Place, timeout: float) -> EngineScrape:
@@ -319,5 +319,5 @@ def _queue_metrics(figures: Sequence[Figure], now: int) -> Iterator[Metric]:
         yield Metric(name, help, MetricType.GAUGE, ("queue",), samples)
 
 
-def _age(moment: int, now: int) -> float:
-    return max(0, now - moment) / SECOND
+def _age(timestamp: int, now: int) -> float:
+    return max(0, now - timestamp) / SECOND

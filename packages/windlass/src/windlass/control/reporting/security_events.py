@@ -181,17 +181,24 @@ def _forget_one(callers: dict[tuple[str, str], int] | dict[tuple[str, str, str],
         del callers[next(iter(callers))]  # type: ignore[arg-type]
 
 
-async def _write(ctx: Context, tx: Tx, batch: Sequence[CallerSeen], more: int) -> None:
+async def _write(ctx: Context, tx: Tx, batch: Sequence[CallerSeen], omitted: int) -> None:
     for sighting in batch:
         org, target = await _find_subject(ctx, tx, sighting)
         data = {"seen_at": sighting.at, **dict(sighting.data)}
         emit(tx, sighting.kind, org, target, sighting.actor, sighting.name, sighting.origin, data)
-    if more:
+    if omitted:
         last = batch[-1]
         org, target = await _find_subject(ctx, tx, last)
-        message = f"{more} more were not recorded one by one, because there were too many at once"
+        message = f"{omitted} more were not recorded one by one, because there were too many at once"
         emit(
-            tx, last.kind, org, target, last.actor, last.name, last.origin, {"message": message, "more": more}
+            tx,
+            last.kind,
+            org,
+            target,
+            last.actor,
+            last.name,
+            last.origin,
+            {"message": message, "more": omitted},
         )
 
 

@@ -172,7 +172,7 @@ async def rotate(ctx: Context, tx: Tx, call: Call) -> Reply:
     body = rewritten(row.body, {"target_secret_set": True, "updated_at": stamp(tx.now)})
     new = reencrypt(ctx, row, body, hidden | {SECRET: secret})
     await tx.resources.change(new)
-    await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
+    await record(ctx, tx, Event.UPDATED, new, call.actor, call, old_body=row.body, new_body=new.body)
     return Reply(
         encode(
             {
@@ -194,16 +194,16 @@ def mark_of(ctx: Context, row: Row, address: str) -> str:
     return ctx.encryption.mark(b"address", row.id.encode(), address.encode())
 
 
-def reencrypt(ctx: Context, row: Row, body: bytes, hidden: Mapping[str, str]) -> Row:
+def reencrypt(ctx: Context, row: Row, body: bytes, hidden_values: Mapping[str, str]) -> Row:
     tag = ids.new_tag()
-    return replace(row, tag=tag, body=body, sealed=encrypt_hidden(ctx, row.org, row.id, tag, hidden))
+    return replace(row, tag=tag, body=body, sealed=encrypt_hidden(ctx, row.org, row.id, tag, hidden_values))
 
 
-def keys_of(hidden: Mapping[str, str], now: int) -> list[bytes]:
+def keys_of(hidden_values: Mapping[str, str], now: int) -> list[bytes]:
     """Returns the keys that sign deliveries: the newest one, and during a rotation the previous one, too."""
-    secrets = [hidden.get(SECRET)]
-    if now < int(hidden.get(PREVIOUS_UNTIL, 0)):
-        secrets.append(hidden[PREVIOUS])
+    secrets = [hidden_values.get(SECRET)]
+    if now < int(hidden_values.get(PREVIOUS_UNTIL, 0)):
+        secrets.append(hidden_values[PREVIOUS])
     return [signing.key_of(secret) for secret in secrets if secret]
 
 

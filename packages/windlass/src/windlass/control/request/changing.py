@@ -84,12 +84,12 @@ async def restore_fields(
     tx: Tx,
     call: Call,
     row: Row,
-    former: Mapping[str, object],
+    former_fields: Mapping[str, object],
     extras: Mapping[str, object],
 ) -> Reply:
     """Replaces whole fields of a resource by former ones, in one change. UNSET removes a field. `extras`:
     former values of fields that the server adds."""
-    return await _apply_changes(ctx, tx, call, row, former, restore_spec, extras)
+    return await _apply_changes(ctx, tx, call, row, former_fields, restore_spec, extras)
 
 
 async def _apply_changes(
@@ -143,7 +143,7 @@ async def _apply_changes(
         raise name_conflict(family, spec) from error
     await set_links(ctx, tx, family, row.id, links, spec)
     await behaviour.updated(ctx, tx, new)
-    await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
+    await record(ctx, tx, Event.UPDATED, new, call.actor, call, old_body=row.body, new_body=new.body)
     return Reply(in_dialect(call, await reveal_to_admins(ctx, tx, call, new)), tag)
 
 

@@ -71,32 +71,55 @@ async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
     )
 
 
-async def create_in(ctx: Context, tx: Tx, new: NewResource) -> Reply:
+async def create_in(ctx: Context, tx: Tx, new_resource: NewResource) -> Reply:
     """Creates a resource, for a request or for the server itself."""
-    family, call, spec = new.family, new.call, new.spec
-    if new.parent and new.parent.family in ctx.kinds:
-        await refuse_below_deleted(tx, new.parent)
+    family, call, spec = new_resource.family, new_resource.call, new_resource.spec
+    if new_resource.parent and new_resource.parent.family in ctx.kinds:
+        await refuse_below_deleted(tx, new_resource.parent)
     family.normalise(spec)
     refers = bool(family.references or family.reference_lists)
-    copied = msgspec.json.decode(new.copy_of.body) if new.copy_of else None
-    named = await check_references(tx, family, spec, new.org, new.actor, copied) if refers else {}
+    copied = msgspec.json.decode(new_resource.copy_of.body) if new_resource.copy_of else None
+    named = (
+        await check_references(tx, family, spec, new_resource.org, new_resource.actor, copied)
+        if refers
+        else {}
+    )
     if copied is not None:
         named = references_in(family, spec)
     refuse_redacted(family, spec)
     if refers:
-        await check_openings(ctx, tx, family, spec, new.actor, copied)
-    links = {**named, **new.links}
+        await check_openings(ctx, tx, family, spec, new_resource.actor, copied)
+    links = {**named, **new_resource.links}
     is_full = call is not None and call.dialect.is_full
-    extras = {**await shown_references(tx, family, spec), **new.extras}
-    draft = Draft(family, new.id, new.org, new.parent, spec, new.actor, extras, links, is_full=is_full)
-    draft.copy_of = new.copy_of
+    extras = {**await shown_references(tx, family, spec), **new_resource.extras}
+    draft = Draft(
+        family,
+        new_resource.id,
+        new_resource.org,
+        new_resource.parent,
+        spec,
+        new_resource.actor,
+        extras,
+        links,
+        is_full=is_full,
+    )
+    draft.copy_of = new_resource.copy_of
     behaviour = behaviour_of(family)
     await behaviour.creating(ctx, tx, draft)
     row = await store_draft(ctx, tx, draft)
     await set_links(ctx, tx, family, row.id, draft.links)
     await behaviour.created(ctx, tx, draft)
-    await count(ctx, tx, family, new.parent, +1)
-    await record(ctx, tx, Event.CREATED, row, new.actor, call, after=row.body, above=new.parent)
+    await count(ctx, tx, family, new_resource.parent, +1)
+    await record(
+        ctx,
+        tx,
+        Event.CREATED,
+        row,
+        new_resource.actor,
+        call,
+        new_body=row.body,
+        parent_row=new_resource.parent,
+    )
     answer = await reveal_to_admins(ctx, tx, call, row) if call and family.redacted else row.body
     answer = with_fields(answer, draft.answer) if draft.answer else answer
     return Reply(in_dialect(call, answer) if call else answer, row.tag)

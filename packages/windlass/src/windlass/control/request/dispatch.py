@@ -89,8 +89,8 @@ class Dispatch:
                 await refuse_above_share(reads, org)
 
 
-async def _page_of(call: Call, reading: Awaitable[Reply]) -> Reply:
+async def _page_of(call: Call, pending_reply: Awaitable[Reply]) -> Reply:
     """Returns the requested page of a list whose handler returns the whole list."""
-    whole = await reading
+    whole = await pending_reply
     items = [bytes(item) for item in msgspec.json.decode(whole.body, type=_ShortList).results]
     return msgspec.structs.replace(whole, body=results(items[slice_of(call)], *paging(call), len(items)))

@@ -27,16 +27,16 @@ from windlass.store.tables.sealed import RESOURCE
 
 
 def restore_redacted(
-    family: Family, stored_document: Document, hidden: Mapping[str, str], changes: Mapping[str, object]
+    family: Family, stored_document: Document, hidden_values: Mapping[str, str], changes: Mapping[str, object]
 ) -> Mapping[str, object]:
     """Returns the changes with redacted addresses replaced by the stored addresses, if a client sends them
     back unchanged."""
     shown = {
         field
-        for field in family.redacted & changes.keys() & hidden.keys()
+        for field in family.redacted & changes.keys() & hidden_values.keys()
         if changes[field] == stored_document[field]
     }
-    return {**changes, **{field: hidden[field] for field in shown}}
+    return {**changes, **{field: hidden_values[field] for field in shown}}
 
 
 def refuse_redacted(family: Family, spec: Spec) -> None:
@@ -45,11 +45,13 @@ def refuse_redacted(family: Family, spec: Spec) -> None:
             raise Invalid(f"{field}: {REDACTED_PATH} stands for what is not shown: send the whole address")
 
 
-def encrypt_hidden(ctx: Context, org: str, id: str, tag: str, hidden: Mapping[str, str]) -> bytes | None:
-    if not hidden:
+def encrypt_hidden(
+    ctx: Context, org: str, id: str, tag: str, hidden_values: Mapping[str, str]
+) -> bytes | None:
+    if not hidden_values:
         return None
     owner = RESOURCE.owner(org=org, id=id, tag=tag)
-    return ctx.encryption.encrypt(encode(hidden), *owner)
+    return ctx.encryption.encrypt(encode(hidden_values), *owner)
 
 
 def decrypt_hidden(ctx: Context, row: Row) -> dict[str, str]:

@@ -46,20 +46,20 @@ async def parent_to_create_in(reads: Reads, call: Call) -> Row:
     return await resource_at(reads, call, call.operation.above, to_create=True)
 
 
-async def resource_at(reads: Reads, call: Call, at: PathId | None, *, to_create: bool = False) -> Row:
+async def resource_at(reads: Reads, call: Call, path_id: PathId | None, *, to_create: bool = False) -> Row:
     """Returns the resource with an id of the path, for example one of `call.operation.ids`.
 
     With `to_create`, checks the permission to create a resource in it instead.
     """
-    if at is None or not at.families:
+    if path_id is None or not path_id.families:
         raise LookupError(f"{call.operation.id}: its path does not name this resource")
-    id = call.ids[at.position]
-    if len(at.families) == 1:
-        family = at.families[0]
+    id = call.ids[path_id.position]
+    if len(path_id.families) == 1:
+        family = path_id.families[0]
         row, noun = await reads.resources.find(family.name, id), family.noun
     else:
-        row, noun = await reads.resources.get(id), at.noun
-        if row is not None and all(row.family != family.name for family in at.families):
+        row, noun = await reads.resources.get(id), path_id.noun
+        if row is not None and all(row.family != family.name for family in path_id.families):
             row = None
     if row is None:
         raise absent(noun)

@@ -28,20 +28,20 @@ _LISTED: Final = "[].id="
 
 
 async def check_references(
-    tx: Tx, family: Family, spec: Spec, org: str, actor: Actor, old: Document | None = None
+    tx: Tx, family: Family, spec: Spec, org: str, actor: Actor, old_document: Document | None = None
 ) -> dict[str, str]:
     """Returns the changed references of a spec by field. Raises Invalid for ids that do not exist or are
     invisible to the caller. Unchanged references are not checked again."""
     values: dict[str, str] = {}
     for path, (other, _) in family.references.items():
         value = value_at(spec, path)
-        if not isinstance(value, str) or (old is not None and value_at(old, path) == value):
+        if not isinstance(value, str) or (old_document is not None and value_at(old_document, path) == value):
             continue
         await check_reference(tx, path, other, value, org, actor)
         values[path] = value
     for field in family.reference_lists:
         _refuse_repeated(field, _ids_of(value_at(spec, field)))
-    known = _listed_references(family, old) if old is not None else {}
+    known = _listed_references(family, old_document) if old_document is not None else {}
     for path, value in _listed_references(family, spec).items():
         if path not in known:
             field = path.partition(_LISTED)[0]
@@ -169,14 +169,17 @@ async def check_reference(reads: Reads | Tx, path: str, family: str, id: str, or
 
 
 async def check_openings(
-    ctx: Context, tx: Tx, family: Family, spec: Spec, actor: Actor, old: Document | None = None
+    ctx: Context, tx: Tx, family: Family, spec: Spec, actor: Actor, old_document: Document | None = None
 ) -> None:
     """Refuses a new address or a new credential if the credential must not be sent to the address."""
     for path, (other, opens) in family.references.items():
         id, address = value_at(spec, path), value_at(spec, opens) if opens else None
         if not isinstance(id, str) or not isinstance(address, str):
             continue
-        if old is not None and (value_at(old, path), value_at(old, opens)) == (id, address):
+        if old_document is not None and (value_at(old_document, path), value_at(old_document, opens)) == (
+            id,
+            address,
+        ):
             continue
         row = await tx.resources.find(other, id)
         if row is None:
@@ -190,14 +193,18 @@ async def check_openings(
             raise Invalid(f"{path}: {why}")
 
 
-def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[str, object]) -> bool:
+def check_addresses(
+    family: Family, old_document: Document, spec: Spec, changes: Mapping[str, object]
+) -> bool:
     """Returns whether an address changes to which a secret is sent. Raises Invalid unless the client sends
     the secret again."""
     moved = False
     for name, fields in family.sent_to.items():
-        turned = [field for field in fields if _is_turned(value_at(spec, field), value_at(old, field))]
+        turned = [
+            field for field in fields if _is_turned(value_at(spec, field), value_at(old_document, field))
+        ]
         moved = moved or bool(turned)
-        is_kept = value_at(old, name) == value_at(spec, name)
+        is_kept = value_at(old_document, name) == value_at(spec, name)
         if turned and is_kept and value_at(spec, name) and value_at(changes, name) is msgspec.UNSET:
             raise Invalid(
                 f"{name}: send it again, because {turned[0]} changes: a secret stays with the address that "
@@ -206,6 +213,6 @@ def check_addresses(family: Family, old: Document, spec: Spec, changes: Mapping[
     return moved
 
 
-def _is_turned(new: object, old: object) -> bool:
+def _is_turned(new_value: object, old_value: object) -> bool:
     """Returns whether a field has a new effective value, which is not false, null or unset."""
-    return new != old and new not in (False, None, msgspec.UNSET)
+    return new_value != old_value and new_value not in (False, None, msgspec.UNSET)

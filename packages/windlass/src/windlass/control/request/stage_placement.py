@@ -66,12 +66,12 @@ async def _copies(tx: Tx, environment: Row) -> list[_NewStage]:
     ]
 
 
-async def _add(ctx: Context, tx: Tx, environment: Row, place: int, new: _NewStage) -> StageRow:
+async def _add(ctx: Context, tx: Tx, environment: Row, position: int, new_stage: _NewStage) -> StageRow:
     draft: Draft[Spec] = Draft(
-        deployment_stage, ids.new_id(), environment.org, environment, new.spec, _NOBODY, {}, {}
+        deployment_stage, ids.new_id(), environment.org, environment, new_stage.spec, _NOBODY, {}, {}
     )
     await store_draft(ctx, tx, draft)
-    stage = StageRow(draft.id, environment.id, place, new.takes)
+    stage = StageRow(draft.id, environment.id, position, new_stage.takes)
     await tx.deployment_stages.add(stage)
     return stage
 
@@ -100,12 +100,12 @@ async def place_new(ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
     await tx.deployment_stages.place([row])
 
 
-async def _like_original(tx: Tx, row: StagedServiceRow, original: Row) -> StagedServiceRow:
-    placed = await tx.deployment_stages.service(original.id)
+async def _like_original(tx: Tx, row: StagedServiceRow, original_row: Row) -> StagedServiceRow:
+    placed = await tx.deployment_stages.service(original_row.id)
     stage = await tx.resources.get(placed.stage) if placed else None
     if placed is None or stage is None or stage.name is None:
         return row
-    if original.parent != row.environment:
+    if original_row.parent != row.environment:
         stage = await tx.resources.named(row.environment, deployment_stage.name, stage.name)
     if stage is None:
         return row

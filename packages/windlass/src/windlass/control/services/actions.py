@@ -36,7 +36,7 @@ async def deploy(
     call: Call,
     service: Row,
     body: Spec | None,
-    pushed: PushedRef | None = None,
+    pushed_ref: PushedRef | None = None,
 ) -> Accepted:
     """Deploys a version. The settings in the request become settings of the service, whether or not the
     deployment succeeds."""
@@ -44,7 +44,7 @@ async def deploy(
     version = replace(
         await kind.chosen_version(tx, service, body),
         event=kind.asked_event(service, call.query),
-        pushed=pushed,
+        pushed=pushed_ref,
     )
     kind.check_version(service, version)
     version = await only_approved(ctx, tx, service, version)

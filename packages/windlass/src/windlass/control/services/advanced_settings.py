@@ -43,25 +43,25 @@ async def replace_settings(ctx: Context, tx: Tx, call: Call) -> Reply:
     return _reply(ctx, call, await store_changes(ctx, tx, call, row, changed))
 
 
-async def store_changes(ctx: Context, tx: Tx, call: Call, row: Row, changed: Document) -> Row:
+async def store_changes(ctx: Context, tx: Tx, call: Call, row: Row, changed_document: Document) -> Row:
     """Stores the settings of a resource that differ from their defaults, in place of the former ones. Returns
     the changed resource."""
     former = changed_in(row.body)
-    if changed == former:
+    if changed_document == former:
         return row
-    new = _with_settings(ctx, tx, row, changed)
+    new = _with_settings(ctx, tx, row, changed_document)
     await tx.resources.change(new)
-    await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
-    if acting_at_once(changed) != acting_at_once(former):
+    await record(ctx, tx, Event.UPDATED, new, call.actor, call, old_body=row.body, new_body=new.body)
+    if acting_at_once(changed_document) != acting_at_once(former):
         tx.nudge(route_topic(row.id))
     return new
 
 
-def _with_settings(ctx: Context, tx: Tx, row: Row, changed: Document) -> Row:
+def _with_settings(ctx: Context, tx: Tx, row: Row, changed_document: Document) -> Row:
     document: Document = msgspec.json.decode(row.body)
     document.pop(SETTINGS_FIELD, None)
-    if changed:
-        document[SETTINGS_FIELD] = changed
+    if changed_document:
+        document[SETTINGS_FIELD] = changed_document
     document["updated_at"] = stamp(max(tx.now, row.created))
     tag = ids.new_tag()
     sealed = encrypt_hidden(ctx, row.org, row.id, tag, decrypt_hidden(ctx, row))

@@ -63,18 +63,20 @@ async def choose_branch(ctx: Context, call: Call) -> None:
         _log.info("a branch is chosen later", extra={"why": str(error) or "no answer in time"})
 
 
-def _repository_after(call: Call, at: Row, sent: Document) -> GitRepositoryRequest:
+def _repository_after(call: Call, service: Row, request_body: Document) -> GitRepositoryRequest:
     """Returns the repository settings that result from this request."""
     if not call.operation.handler.endswith(f".{Verb.PATCH}"):
-        return read_decoded(sent, GitRepositoryRequest)
-    repository = at.read(RepositorySettings).git_repository
+        return read_decoded(request_body, GitRepositoryRequest)
+    repository = service.read(RepositorySettings).git_repository
     stored = narrow_document(msgspec.to_builtins(repository), GitRepositoryRequest) if repository else {}
-    return read_decoded({"url": "", **apply_patch(stored, sent, GitRepositoryRequest)}, GitRepositoryRequest)
+    return read_decoded(
+        {"url": "", **apply_patch(stored, request_body, GitRepositoryRequest)}, GitRepositoryRequest
+    )
 
 
-async def _may_read(reads: Reads, call: Call, at: Row, repository: GitRepositoryRequest) -> bool:
+async def _may_read(reads: Reads, call: Call, service: Row, repository: GitRepositoryRequest) -> bool:
     """Returns whether the caller may use the repository's git token. If not, the write is refused later."""
     if not (id := repository.git_token_id):
         return True
     row = await reads.resources.find(git_token.name, id)
-    return row is not None and row.org == at.org and await is_visible(reads, call.actor, row)
+    return row is not None and row.org == service.org and await is_visible(reads, call.actor, row)

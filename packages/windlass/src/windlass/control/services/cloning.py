@@ -57,10 +57,10 @@ async def clone(ctx: Context, tx: Tx, call: Call) -> Reply:
     return reply
 
 
-def _refuse_fork(original: Row) -> None:
+def _refuse_fork(original_row: Row) -> None:
     """Refuses to copy the code of a fork out of the environment of its preview: elsewhere, it would get
     secrets, and nobody would approve its commits."""
-    mark = original.read(PreviewMark).preview
+    mark = original_row.read(PreviewMark).preview
     if mark and mark.without_secrets:
         raise Conflict(
             "Clone the environment of which this is the preview: it has the code of a fork, which gets no "
@@ -106,16 +106,16 @@ class EnvironmentCopy(Struct, frozen=True):
 
 
 async def copy_environment(
-    ctx: Context, tx: Tx, call: Call, original: Row, place: Row, request: EnvironmentCopy
+    ctx: Context, tx: Tx, call: Call, original_row: Row, parent: Row, request: EnvironmentCopy
 ) -> Row:
     """Copies an environment with its services and variables. Returns the copy."""
-    await refuse_above_share(tx, original.org)
-    await tx.foresee_copy(original)
+    await refuse_above_share(tx, original_row.org)
+    await tx.foresee_copy(original_row)
     copy, _ = await _copy(
-        ctx, tx, call, original, place, request.changes, extras=request.extras, id=request.id
+        ctx, tx, call, original_row, parent, request.changes, extras=request.extras, id=request.id
     )
-    levels = [CopiedLevel(original, copy)]
-    for service in await _by_names(tx, await services_of(ctx, tx, original)):
+    levels = [CopiedLevel(original_row, copy)]
+    for service in await _by_names(tx, await services_of(ctx, tx, original_row)):
         if (changes := request.of_service(service)) is None:
             continue
         if can_be_cloned not in ctx.registry[service.family].traits:
@@ -142,12 +142,12 @@ async def _by_names(tx: Tx, services: list[Row]) -> list[Row]:
     return sorted(services, key=lambda service: not found[service.id])
 
 
-async def _project(tx: Tx, call: Call, original: Row, id: str | None, mode: str) -> Row:
+async def _project(tx: Tx, call: Call, original_row: Row, id: str | None, mode: str) -> Row:
     """Returns the project for the copy. Raises Forbidden unless the caller may create an environment of this
     mode there."""
     if id:
-        await check_reference(tx, "project_id", project.name, id, original.org, call.actor)
-    row = await tx.resources.find(project.name, id or original.parent)
+        await check_reference(tx, "project_id", project.name, id, original_row.org, call.actor)
+    row = await tx.resources.find(project.name, id or original_row.parent)
     assert row is not None
     if not await allows_below(tx, call.actor, Scope.WRITE, row, environment.name, mode):
         raise Forbidden("project_id: use a token that may create environments of this mode in this project")
@@ -158,24 +158,24 @@ async def _copy(
     ctx: Context,
     tx: Tx,
     call: Call,
-    original: Row,
-    place: Row,
+    original_row: Row,
+    parent: Row,
     changes: Document,
     *,
     extras: Mapping[str, object] = MappingProxyType({}),
     id: str = "",
 ) -> tuple[Row, Reply]:
-    family = ctx.registry[original.family]
-    document = _without_ids(family, msgspec.json.decode(original.body))
-    spec = merge_patched(family, document, own_hidden(ctx, original), changes)
+    family = ctx.registry[original_row.family]
+    document = _without_ids(family, msgspec.json.decode(original_row.body))
+    spec = merge_patched(family, document, own_hidden(ctx, original_row), changes)
     new = NewResource(
         family,
         spec,
-        place,
+        parent,
         call.actor,
         call,
         extras=extras,
-        copy_of=original,
+        copy_of=original_row,
         id=id or ids.new_id(),
     )
     reply = await create_in(ctx, tx, new)

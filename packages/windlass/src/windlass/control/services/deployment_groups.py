@@ -134,10 +134,10 @@ def milliseconds_of(group: Group, now: int) -> int:
     return max(past.ended_at(now) for past in begun) - min(past.details.began for past in begun)
 
 
-async def groups(ctx: Context, services: Sequence[Row], moment: int | None = None) -> AsyncIterator[Group]:
-    """Yields the groups of deployments of services, the newest first. `moment`: the time of the newest group
-    to yield."""
-    streams = [newest_first(ctx, service.id, MAX_CHECKED_DEPLOYMENTS, moment) for service in services]
+async def groups(ctx: Context, services: Sequence[Row], timestamp: int | None = None) -> AsyncIterator[Group]:
+    """Yields the groups of deployments of services, the newest first. `timestamp`: the time of the newest
+    group to yield."""
+    streams = [newest_first(ctx, service.id, MAX_CHECKED_DEPLOYMENTS, timestamp) for service in services]
     heads = [await anext(stream, None) for stream in streams]
     while any(heads):
         newest = max(head.created for head in heads if head)

@@ -145,9 +145,9 @@ def _first_step(deployment: PastDeployment) -> State:
     )
 
 
-def _note(deployment: PastDeployment, at: int, state: State, step: State, message: str) -> LogEntry:
+def _note(deployment: PastDeployment, timestamp: int, state: State, step: State, message: str) -> LogEntry:
     return LogEntry(
-        stamp(at), str(uuid5(_IDS, f"{deployment.row.id}/{state}")), deployment, state, step, message
+        stamp(timestamp), str(uuid5(_IDS, f"{deployment.row.id}/{state}")), deployment, state, step, message
     )
 
 

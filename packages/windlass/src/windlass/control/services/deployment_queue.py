@@ -59,10 +59,10 @@ async def list_queue_of_environment(ctx: Context, call: Call) -> Reply:
     return Reply(results([encode(entry) for entry in shown]))
 
 
-async def _request_id(source: Reads, group: Group) -> str:
+async def _request_id(reads: Reads, group: Group) -> str:
     """Returns the id that the history shows, also after the first deployment of the request has ended."""
     first = group[0].details.group
-    return first if first and await source.deployments.get(first) else id_of(group)
+    return first if first and await reads.deployments.get(first) else id_of(group)
 
 
 def _queue_group(ctx: Context, call: Call, group: Group, request: str) -> Document:

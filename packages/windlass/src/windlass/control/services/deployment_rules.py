@@ -80,7 +80,7 @@ async def replace_rule(ctx: Context, tx: Tx, call: Call) -> Reply:
     sealed = encrypt_hidden(ctx, row.org, row.id, tag, decrypt_hidden(ctx, row))
     new = replace(row, tag=tag, body=encode(document), sealed=sealed)
     await tx.resources.change(new)
-    await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
+    await record(ctx, tx, Event.UPDATED, new, call.actor, call, old_body=row.body, new_body=new.body)
     if gives_previews(new):
         await look_soon(tx, new)
     await schedule_hours(tx, new)

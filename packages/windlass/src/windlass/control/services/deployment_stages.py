@@ -177,7 +177,7 @@ async def move(ctx: Context, tx: Tx, call: Call) -> Reply:
     if other.parent != stage.parent:
         raise Invalid("other_stage_id: choose another stage of the same environment")
     stages = {row.id: row for row in await tx.deployment_stages.of_environment(stage.parent)}
-    order = moved([*stages], stage.id, other.id, after=action_name(call) == "moveAfter")
+    order = moved([*stages], stage.id, other.id, is_after=action_name(call) == "moveAfter")
     before, after = stages[stage.id].place, order.index(stage.id) + 1
     if after != before:
         await tx.deployment_stages.arrange(stages[id] for id in order)
@@ -186,7 +186,7 @@ async def move(ctx: Context, tx: Tx, call: Call) -> Reply:
 
 
 async def _record_change(
-    ctx: Context, tx: Tx, call: Call, stage: Row, before: Document, after: Document
+    ctx: Context, tx: Tx, call: Call, stage: Row, old_document: Document, new_document: Document
 ) -> None:
     """Writes the event of a change that is not in the stored document of a stage."""
     document = msgspec.json.decode(stage.body)
@@ -197,8 +197,8 @@ async def _record_change(
         stage,
         call.actor,
         call,
-        before=encode(document | before),
-        after=encode(document | after),
+        old_body=encode(document | old_document),
+        new_body=encode(document | new_document),
     )
 
 

@@ -77,7 +77,7 @@ async def _ask(ctx: Context, name: str, type: RecordType) -> Records:
     raise failure
 
 
-async def servers_without(ctx: Context, place: ChallengePlace, value: str) -> Sequence[str] | None:
+async def servers_without(ctx: Context, challenge_place: ChallengePlace, value: str) -> Sequence[str] | None:
     """Returns the name servers of the zone that do not have the record yet, of those that answer; None if
     none answers. Raises DnsFailure.
 
@@ -85,8 +85,10 @@ async def servers_without(ctx: Context, place: ChallengePlace, value: str) -> Se
     """
     try:
         async with asyncio.timeout(_TIMEOUT):
-            servers = await _servers_of(ctx, place.zone)
-            found = await asyncio.gather(*(_has(ctx, server, place.name, value) for server in servers))
+            servers = await _servers_of(ctx, challenge_place.zone)
+            found = await asyncio.gather(
+                *(_has(ctx, server, challenge_place.name, value) for server in servers)
+            )
     except TimeoutError:
         return None
     if all(has is None for has in found):

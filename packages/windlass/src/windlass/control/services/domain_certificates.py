@@ -127,5 +127,5 @@ async def _change(ctx: Context, tx: Tx, call: Call, row: Row, fields: dict[str, 
     assert present is not None
     tx.nudge(route_topic(row.parent))
     await tx.work.schedule(DOMAIN_WORK, row.id, org=row.org)
-    await record(ctx, tx, Event.UPDATED, present, call.actor, call, before=row.body, after=present.body)
+    await record(ctx, tx, Event.UPDATED, present, call.actor, call, old_body=row.body, new_body=present.body)
     return Reply(in_dialect(call, present.body), present.tag)

@@ -119,13 +119,13 @@ async def _go_back(
     return restored
 
 
-async def _differs(ctx: Context, reads: Reads, service: Row, earlier: DeploymentRow) -> bool:
+async def _differs(ctx: Context, reads: Reads, service: Row, earlier_deployment: DeploymentRow) -> bool:
     """Returns whether a service has to be deployed to run an earlier version with its present settings."""
     serving = await serving_of(ctx, reads, service)
     if serving is None or await reads.deployments.open(service.id):
         return True
     if ctx.kinds[service.family].has_versions and not has_same_build(
-        particulars(earlier), particulars(serving)
+        particulars(earlier_deployment), particulars(serving)
     ):
         return True
     return not await is_current(ctx, reads, service, (await status_of(reads, service)).digest)
@@ -135,10 +135,10 @@ async def _differs(ctx: Context, reads: Reads, service: Row, earlier: Deployment
 
 
 async def _versions(
-    ctx: Context, reads: Reads, environment: Row, asked: EnvironmentRollbackQuery
+    ctx: Context, reads: Reads, environment: Row, query: EnvironmentRollbackQuery
 ) -> list[EarlierVersion]:
     services = await services_of(ctx, reads, environment)
-    moment, is_ended = await _moment(ctx, reads, services, asked)
+    moment, is_ended = await _moment(ctx, reads, services, query)
     skipped = await reads.deployment_stages.skipped(environment.id)
     versions: list[EarlierVersion] = []
     searched = 0
@@ -158,14 +158,14 @@ async def _versions(
 
 
 async def _moment(
-    ctx: Context, reads: Reads, services: Sequence[Row], asked: EnvironmentRollbackQuery
+    ctx: Context, reads: Reads, services: Sequence[Row], query: EnvironmentRollbackQuery
 ) -> tuple[int, bool]:
     """Returns the time to go back to, and whether deployments have to be ended then. Without a choice, it is
     the time before the newest deployment that serves."""
-    if asked.deployment_id:
-        return (await _named(reads, services, asked.deployment_id)).created, False
-    if asked.at:
-        return milliseconds_of(asked.at), True
+    if query.deployment_id:
+        return (await _named(reads, services, query.deployment_id)).created, False
+    if query.at:
+        return milliseconds_of(query.at), True
     serving = [await serving_of(ctx, reads, service) for service in services]
     return max((row.created for row in serving if row), default=0) - 1, False
 
@@ -178,17 +178,17 @@ async def _named(reads: Reads, services: Sequence[Row], id: str) -> DeploymentRo
 
 
 async def _version_at(
-    ctx: Context, reads: Reads, service: Row, moment: int, *, is_ended: bool
+    ctx: Context, reads: Reads, service: Row, timestamp: int, *, is_ended: bool
 ) -> tuple[DeploymentRow | None, int]:
     """Returns the deployment that a service ran at a moment, and how many were searched. Without `is_ended`,
     deployments count that had been requested by then and ended later."""
-    newest = await reads.deployments.number_at(service.id, moment)
+    newest = await reads.deployments.number_at(service.id, timestamp)
     for searched in range(0, _MAX_SEARCHED, _AT_ONCE):
         rows = await reads.deployments.latest(service.id, _AT_ONCE, newest)
         for row in rows:
             if row.status != Progress.SUCCEEDED or not is_release(ctx, service, particulars(row)):
                 continue
-            if not is_ended or (particulars(row).ended or row.changed) <= moment:
+            if not is_ended or (particulars(row).ended or row.changed) <= timestamp:
                 return row, searched + len(rows)
         if len(rows) < _AT_ONCE:
             return None, searched + len(rows)
@@ -213,7 +213,11 @@ async def _own_difference(
 
 
 async def _shown_service(
-    ctx: Context, reads: Reads, version: EarlierVersion, own: LevelDifference, comparison: ReleaseComparison
+    ctx: Context,
+    reads: Reads,
+    version: EarlierVersion,
+    environment_difference: LevelDifference,
+    comparison: ReleaseComparison,
 ) -> Mapping[str, object]:
     service, deployment = version.service, version.deployment
     if deployment is None:
@@ -221,15 +225,18 @@ async def _shown_service(
     difference = await difference_of(ctx, reads, service, deployment, comparison)
     takes_variables = has_variables in ctx.registry[service.family].traits
     changes_inputs = difference.goes_back or (
-        takes_variables and any(not change.reason for change in own.changes)
+        takes_variables and any(not change.reason for change in environment_difference.changes)
     )
     is_deployed = changes_inputs or await _differs(ctx, reads, service, deployment)
-    return {**await shown_difference(ctx, reads, _without_own(difference, own)), "is_deployed": is_deployed}
+    return {
+        **await shown_difference(ctx, reads, _without_own(difference, environment_difference)),
+        "is_deployed": is_deployed,
+    }
 
 
-def _without_own(difference: ReleaseDifference, own: LevelDifference) -> ReleaseDifference:
+def _without_own(difference: ReleaseDifference, environment_difference: LevelDifference) -> ReleaseDifference:
     """Leaves out the variables of the environment, which are shown once for all services."""
-    levels = {change.level.id for change in own.changes}
+    levels = {change.level.id for change in environment_difference.changes}
     shared = [change for change in difference.shared if change.level.id not in levels]
     return ReleaseDifference(
         difference.service,

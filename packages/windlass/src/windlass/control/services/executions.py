@@ -216,5 +216,7 @@ def _why_no_instance(name: str, workload: Workload | None) -> str:
     )
 
 
-def _names_of(name: str, running: Sequence[Instance]) -> str:
-    return ", ".join(f"{name}-{copy.generation}-{copy.index}" for copy in running) or "none does now"
+def _names_of(name: str, running_instances: Sequence[Instance]) -> str:
+    return (
+        ", ".join(f"{name}-{copy.generation}-{copy.index}" for copy in running_instances) or "none does now"
+    )

@@ -85,13 +85,13 @@ def _has_names(family: Family) -> bool:
     return family.names is not None and Verb.LIST in family.verbs
 
 
-def _line(registry: Registry, family: Family, below: str) -> list[Family]:
-    """Returns the families from the organization down to this one. `below` selects the parent if there are
-    several."""
+def _line(registry: Registry, family: Family, parent_family: str) -> list[Family]:
+    """Returns the families from the organization down to this one. `parent_family` selects the parent if
+    there are several."""
     line = [family]
     while parents := [parent for parent in registry.parents(line[0]) if parent is not None]:
         if len(parents) > 1:
-            parents = [parent for parent in parents if parent.name == below]
+            parents = [parent for parent in parents if parent.name == parent_family]
         if not parents:
             names = ", ".join(sorted(parent.name for parent in registry.parents(family) if parent))
             raise Invalid(f"below: must be one of {names}")

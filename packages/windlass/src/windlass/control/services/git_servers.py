@@ -127,10 +127,10 @@ def _shown_repository(repository: ServerRepository) -> Document:
 # The APIs of git servers
 
 
-async def _ask(ctx: Context, token: Row, ask: Callable[[GitServerClient], Awaitable[T]]) -> T:
+async def _ask(ctx: Context, token: Row, query: Callable[[GitServerClient], Awaitable[T]]) -> T:
     try:
         with ctx.git_servers.client(ctx.out, token.org, api_access(ctx, token)) as client:
-            return await ask(client)
+            return await query(client)
     except GitServerFailure as failure:
         raise _answer_of(failure) from failure
 
@@ -232,17 +232,17 @@ async def _status_of(
     return _status("ACTIVE" if webhook.provider else "UNABLE_TO_VERIFY", repository)
 
 
-async def _missing_events(ctx: Context, service: Row, ours: InstalledWebhook | None) -> list[str]:
+async def _missing_events(ctx: Context, service: Row, own_webhook: InstalledWebhook | None) -> list[str]:
     """Returns the events that our webhook does not send. Pull requests and comments matter only to
     previews."""
-    if ours is None:
+    if own_webhook is None:
         return []
     base = await ctx.store.reads.resources.find(environment.name, service.parent)
     wants_pulls = base is not None and gives_previews(base)
-    missing = [] if ours.has_pushes else [_PUSH]
-    if wants_pulls and not ours.has_pull_requests:
+    missing = [] if own_webhook.has_pushes else [_PUSH]
+    if wants_pulls and not own_webhook.has_pull_requests:
         missing.append(_PULL_REQUEST)
-    if wants_pulls and not ours.has_comments:
+    if wants_pulls and not own_webhook.has_comments:
         missing.append(_COMMENT)
     return missing
 
@@ -251,11 +251,11 @@ def _compared(
     ctx: Context,
     repository: GitRepositoryRequest,
     webhook: GitWebhookRow,
-    installed: list[InstalledWebhook],
+    installed_webhooks: list[InstalledWebhook],
     missing: list[str],
 ) -> Document:
     """Returns the status of our webhook among those at the git server."""
-    ours = _find_ours(installed, webhook)
+    ours = _find_ours(installed_webhooks, webhook)
     if ours is None:
         return _status("NOT_CONFIGURED", repository)
     shown = _status("ACTIVE", repository)
@@ -272,9 +272,9 @@ def _explain_missing(missing: list[str]) -> str:
     return f"Set the webhook up again, here or with `windlass service git-webhook-sync`: {effects}"
 
 
-def _find_ours(installed: list[InstalledWebhook], webhook: GitWebhookRow) -> InstalledWebhook | None:
+def _find_ours(installed_webhooks: list[InstalledWebhook], webhook: GitWebhookRow) -> InstalledWebhook | None:
     """Returns our webhook at the git server, although it may have the address of a former `public_url`."""
-    return next((one for one in installed if one.url.endswith(f"{WEBHOOK_PATH}{webhook.id}")), None)
+    return next((one for one in installed_webhooks if one.url.endswith(f"{WEBHOOK_PATH}{webhook.id}")), None)
 
 
 def _status(status: str, repository: GitRepositoryRequest) -> Document:

@@ -42,19 +42,19 @@ async def preview_new_tag(ctx: Context, tx: Tx, call: Call) -> Reply:
         else:
             before = row.body
             row = await deploy_tag_again(ctx, tx, row)
-            await record(ctx, tx, Event.UPDATED, row, call.actor, call, before=before, after=row.body)
+            await record(ctx, tx, Event.UPDATED, row, call.actor, call, old_body=before, new_body=row.body)
         previews.append({"id": row.id, "environment_id": base.id, "name": name_of(row)})
     return Reply(encode({**summary_of(call, organization, len(previews)), "previews": previews}))
 
 
 async def _bases_of(
-    ctx: Context, tx: Tx, call: Call, org: str, asked: ImageToDeploy
+    ctx: Context, tx: Tx, call: Call, org: str, image_to_deploy: ImageToDeploy
 ) -> list[tuple[Row, str]]:
     """Returns the environments that preview the tag, each with the full name of its image. Raises Forbidden
     if there are some, and the caller may create previews of none of them."""
     found: list[tuple[Row, str]] = []
     refusal: Forbidden | None = None
-    for id, image_name in (await _environments_of(ctx, tx, org, asked)).items():
+    for id, image_name in (await _environments_of(ctx, tx, org, image_to_deploy)).items():
         base = await tx.resources.find(environment.name, id)
         if base is None or base.read(PreviewMark).preview or not gives_previews(base):
             continue
@@ -71,16 +71,18 @@ async def _bases_of(
     return found
 
 
-async def _environments_of(ctx: Context, reads: Reads, org: str, asked: ImageToDeploy) -> dict[str, str]:
+async def _environments_of(
+    ctx: Context, reads: Reads, org: str, image_to_deploy: ImageToDeploy
+) -> dict[str, str]:
     """Returns the ids of environments with services that run the image with another tag and ask for previews,
     each with the full name of the image."""
     environments: dict[str, str] = {}
     for family, kind in ctx.kinds.items():
         for service in await reads.resources.of_org(org, family):
             image = kind.image(service)
-            if image is None or image.tag == asked.tag or not kind.asks_for_previews(service):
+            if image is None or image.tag == image_to_deploy.tag or not kind.asks_for_previews(service):
                 continue
-            if await is_named(reads, org, asked.image_name, image):
+            if await is_named(reads, org, image_to_deploy.image_name, image):
                 environments.setdefault(service.parent, await whole_name(reads, org, image))
     return environments
 

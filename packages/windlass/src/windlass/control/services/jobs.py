@@ -162,10 +162,10 @@ async def read_due_times(ctx: Context, call: Call) -> Reply:
     return Reply(encode(document))
 
 
-def _next_times(text: str, name: str, after: int, count: int) -> list[int]:
+def _next_times(text: str, name: str, after_minute: int, count: int) -> list[int]:
     """Returns the next due times of a timetable, in minutes; empty without a timetable."""
     times: list[int] = []
-    due = next_due(parse(text), zone(name), after) if text else None
+    due = next_due(parse(text), zone(name), after_minute) if text else None
     while due is not None and len(times) < count:
         times.append(due)
         due = next_due(parse(text), zone(name), due)

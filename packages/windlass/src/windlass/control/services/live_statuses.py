@@ -44,9 +44,9 @@ def state_of(statuses: Statuses) -> StatusSnapshot:
     return StatusSnapshot(statuses.environment, services, tuple(statuses.services), mark)
 
 
-def event_between(before: StatusSnapshot | None, now: StatusSnapshot) -> bytes:
+def event_between(previous_snapshot: StatusSnapshot | None, now: StatusSnapshot) -> bytes:
     """Returns an event with the changes from one snapshot to the next."""
-    former = before.services if before else {}
+    former = previous_snapshot.services if previous_snapshot else {}
     changed: dict[str, list[Document]] = {name: [] for name in now.lists}
     for id, (name, status) in now.services.items():
         if former.get(id) != (name, status):
@@ -54,7 +54,7 @@ def event_between(before: StatusSnapshot | None, now: StatusSnapshot) -> bytes:
     data = {
         "environment": now.environment,
         **changed,
-        "complete": before is None,
+        "complete": previous_snapshot is None,
         "removed": [id for id in former if id not in now.services],
     }
     return frames.event(now.mark.encode(), encode(data))
@@ -119,10 +119,10 @@ class _StatusReader(SharedReader):
         self.state = state
         return True
 
-    def event_since(self, before: StatusSnapshot | None) -> bytes:
+    def event_since(self, previous_snapshot: StatusSnapshot | None) -> bytes:
         """Returns the event with the changes since an earlier snapshot. Streams with the same snapshot share
         one event."""
         assert self.state is not None
-        if self._last is None or self._last[0] is not before or self._last[1] is not self.state:
-            self._last = (before, self.state, event_between(before, self.state))
+        if self._last is None or self._last[0] is not previous_snapshot or self._last[1] is not self.state:
+            self._last = (previous_snapshot, self.state, event_between(previous_snapshot, self.state))
         return self._last[2]

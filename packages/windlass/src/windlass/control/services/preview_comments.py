@@ -96,24 +96,24 @@ async def tell(ctx: Context, base: Row, row: Row) -> CommentOutcome | None:
 
 
 async def _tell(
-    ctx: Context, org: str, id: str, stored: StoredPreview, where: RepositoryAccess
+    ctx: Context, org: str, id: str, stored_preview: StoredPreview, where: RepositoryAccess
 ) -> CommentOutcome:
-    comment, problems = stored.comment_id, list[str]()
+    comment, problems = stored_preview.comment_id, list[str]()
     try:
         with ctx.git_servers.client(ctx.out, org, where.access) as client:
             try:
-                comment = await _write_comment(client, where.path, id, stored, ctx.clock.now())
+                comment = await _write_comment(client, where.path, id, stored_preview, ctx.clock.now())
             except GitServerFailure as failure:
                 if failure.problem is GitServerProblem.UNKNOWN and comment:
                     comment = ""  # somebody has deleted it: another one is written next
                 problems.append(f"The comment: {failure}")
             try:
-                await _set_status(client, where.path, stored)
+                await _set_status(client, where.path, stored_preview)
             except GitServerFailure as failure:
                 problems.append(f"The commit status: {failure}")
     except (GitServerFailure, Failure) as failure:
         problems.append(str(failure))
-    return CommentOutcome("" if problems else news_of(stored), comment, ". ".join(problems))
+    return CommentOutcome("" if problems else news_of(stored_preview), comment, ". ".join(problems))
 
 
 async def _write_comment(

@@ -133,7 +133,7 @@ async def approve(ctx: Context, tx: Tx, call: Call) -> Reply:
     fields = {"approved_commit_id": stored.commit_id, "state": PreviewState.PLANNED}
     event = f"{call.actor.name} has approved commit {stored.commit_id[:12]}"
     new = await change_preview(tx, row, fields, event)
-    await record(ctx, tx, Event.UPDATED, new, call.actor, call, before=row.body, after=new.body)
+    await record(ctx, tx, Event.UPDATED, new, call.actor, call, old_body=row.body, new_body=new.body)
     await tend_soon(tx, new)
     return Reply(in_dialect(call, new.body), new.tag)
 

@@ -140,13 +140,13 @@ class ReleaseComparison:
 
 
 async def difference_of(
-    ctx: Context, reads: Reads, service: Row, earlier: DeploymentRow, comparison: ReleaseComparison
+    ctx: Context, reads: Reads, service: Row, earlier_deployment: DeploymentRow, comparison: ReleaseComparison
 ) -> ReleaseDifference:
     """Returns what a rollback of a service to an earlier deployment would change."""
-    kept = await read_kept(reads, earlier.id)
+    kept = await read_kept(reads, earlier_deployment.id)
     version = await reads.deployment_inputs.version(service.id, kept.service) if kept else None
     if kept is None or version is None:
-        return ReleaseDifference(service, earlier)
+        return ReleaseDifference(service, earlier_deployment)
     level, *above = await reads.tree.above(service.id)
     shared: list[VariableChange] = []
     for other in () if comparison.is_write else above:
@@ -155,7 +155,7 @@ async def difference_of(
         shared += [msgspec.structs.replace(change, reason=reason) for change in found.changes]
     return ReleaseDifference(
         service,
-        earlier,
+        earlier_deployment,
         is_known=True,
         settings=[*_setting_changes(ctx, service, version), *_advanced_changes(ctx, service, version)],
         own=await compare_level(ctx, reads, level, kept.of(level.id), comparison),
@@ -242,17 +242,17 @@ def _without(value: object, path: str) -> object:
     return {**value, first: _without(value[first], rest)} if first in value else value
 
 
-def _with_present_credentials(family: Family, name: str, present: object, former: object) -> object:
+def _with_present_credentials(family: Family, name: str, present: object, former_value: object) -> object:
     """Returns the former value of a field with the present credentials in it, as far as they are for the same
     address."""
     for path in _nested_staying(family):
         first, _, rest = path.partition(".")
-        if first != name or path not in family.references or not isinstance(former, dict):
+        if first != name or path not in family.references or not isinstance(former_value, dict):
             continue
         opened = family.references[path].opens.partition(".")[2]
-        if value_at(present, opened) == value_at(former, opened):
-            former = _with_value(former, rest, value_at(present, rest))
-    return former
+        if value_at(present, opened) == value_at(former_value, opened):
+            former_value = _with_value(former_value, rest, value_at(present, rest))
+    return former_value
 
 
 def _with_value(document: Document, path: str, value: object) -> Document:
@@ -288,21 +288,29 @@ def _as_json(value: object) -> str | None:
 
 
 async def compare_level(
-    ctx: Context, reads: Reads, level: Row, kept: Sequence[KeptVariable], comparison: ReleaseComparison
+    ctx: Context,
+    reads: Reads,
+    level: Row,
+    kept_variables: Sequence[KeptVariable],
+    comparison: ReleaseComparison,
 ) -> LevelDifference:
     """Returns the variables and secrets of a level that differ from kept ones."""
-    place = (level.id, tuple(kept))
+    place = (level.id, tuple(kept_variables))
     if place not in comparison.known:
-        comparison.known[place] = await _compare_level(ctx, reads, level, kept, comparison)
+        comparison.known[place] = await _compare_level(ctx, reads, level, kept_variables, comparison)
     return comparison.known[place]
 
 
 async def _compare_level(
-    ctx: Context, reads: Reads, level: Row, kept: Sequence[KeptVariable], comparison: ReleaseComparison
+    ctx: Context,
+    reads: Reads,
+    level: Row,
+    kept_variables: Sequence[KeptVariable],
+    comparison: ReleaseComparison,
 ) -> LevelDifference:
     scope = ctx.registry[level.family].enum_value
     present = {row.name or "": row for row in await variables_at(reads, level)}
-    former = {variable.key: variable for variable in kept}
+    former = {variable.key: variable for variable in kept_variables}
     changes: list[VariableChange] = []
     missing: list[str] = []
     for key in sorted(present.keys() | former.keys()):
@@ -337,16 +345,16 @@ def _as_row(version: ResourceVersionRow, key: str) -> Row:
     )
 
 
-def _is_equal(ctx: Context, row: Row, earlier: Row) -> bool:
+def _is_equal(ctx: Context, row: Row, earlier_row: Row) -> bool:
     """Returns whether two versions of a variable have the same effect. The value of an alias is that of the
     variable for which it stands."""
-    if row.family != earlier.family:
+    if row.family != earlier_row.family:
         return False
-    if row.read(Levelled).variable_type == _ALIAS == earlier.read(Levelled).variable_type:
+    if row.read(Levelled).variable_type == _ALIAS == earlier_row.read(Levelled).variable_type:
         return True
-    if is_secret(row.family) and row.id != earlier.id and earlier.sealed is None:
+    if is_secret(row.family) and row.id != earlier_row.id and earlier_row.sealed is None:
         return True  # it was deleted and created again, so only its present value is known
-    return restored_values(ctx, row) == restored_values(ctx, earlier)
+    return restored_values(ctx, row) == restored_values(ctx, earlier_row)
 
 
 def restored_values(ctx: Context, row: Row) -> Document:
@@ -359,8 +367,8 @@ def restored_values(ctx: Context, row: Row) -> Document:
     }
 
 
-def _obstacle(row: Row | None, earlier: Row | None) -> str:
-    if row and earlier and row.family != earlier.family:
+def _obstacle(row: Row | None, earlier_row: Row | None) -> str:
+    if row and earlier_row and row.family != earlier_row.family:
         noun = "a secret" if is_secret(row.family) else "an environment variable"
         return f"It is {noun} now: delete it first to go back"
     return ""

@@ -66,23 +66,23 @@ async def look_into(
     ctx: Context,
     call: Call,
     repository: GitRepositoryRequest,
-    at: str,
+    body_field: str,
     purpose: str,
-    look: Look[T],
+    examine_folder: Look[T],
 ) -> T:
     """Fetches a repository that the caller may read, and examines its folder.
 
-    `at`: the field of the body with the repository; empty if it is the body itself. `purpose`: identifies
-    results that can be reused.
+    `body_field`: the field of the body with the repository; empty if it is the body itself. `purpose`:
+    identifies results that can be reused.
     """
     row = await target(ctx.store.reads, call)
-    source = await readable_source(ctx, call, row.org, repository, at)
+    source = await readable_source(ctx, call, row.org, repository, body_field)
     try:
         return await ctx.git_reader.look(
             ReadCaller(row.org, call.actor.subject),
             source,
             purpose,
-            partial(_fetch, ctx, row.org, look=look),
+            partial(_fetch, ctx, row.org, examine_folder=examine_folder),
         )
     except GitError as error:
         raise unreadable(error) from error
@@ -91,12 +91,12 @@ async def look_into(
 
 
 async def readable_source(
-    ctx: Context, call: Call, org: str, repository: GitRepositoryRequest, at: str
+    ctx: Context, call: Call, org: str, repository: GitRepositoryRequest, body_field: str
 ) -> GitSource:
     """Returns the source of the repository in a body. Raises if the caller may not use its git token."""
-    normalise_repository(repository, at)
+    normalise_repository(repository, body_field)
     if token := repository.git_token_id:
-        path = f"{at}.git_token_id".lstrip(".")
+        path = f"{body_field}.git_token_id".lstrip(".")
         await check_reference(ctx.store.reads, path, git_token.name, token, org, call.actor)
     try:
         return await source_at(ctx, ctx.store.reads, org, repository, None)
@@ -108,19 +108,19 @@ def unreadable(error: GitError) -> Conflict:
     return Conflict(f"The repository cannot be read: {error}")
 
 
-def aside(look: Callable[[Path], T]) -> Look[T]:
+def aside(examine_folder: Callable[[Path], T]) -> Look[T]:
     """Makes a function run in a thread. Suitable for functions whose running time is limited."""
 
     async def answer(_: str, folder: Path) -> T:
-        return await in_thread(look, folder)
+        return await in_thread(examine_folder, folder)
 
     return answer
 
 
-async def _fetch(ctx: Context, org: str, source: GitSource, look: Look[T]) -> T:
+async def _fetch(ctx: Context, org: str, source: GitSource, examine_folder: Look[T]) -> T:
     async with work_folder(ctx, f"{DETECTION_PREFIX}{ids.new_id()}") as folder:
         await ctx.git.fetch(source, folder)
-        return await look(org, folder / source.root_path.strip("/"))
+        return await examine_folder(org, folder / source.root_path.strip("/"))
 
 
 def _parse_dockerfile(folder: Path, path: str) -> CheckedDockerfile:

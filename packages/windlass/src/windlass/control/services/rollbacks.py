@@ -49,18 +49,22 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
     return await deployment_reply(ctx, tx, call, service, *await repeat(ctx, tx, call, service, earlier))
 
 
-async def repeat(ctx: Context, tx: Tx, call: Call, service: Row, earlier: DeploymentRow) -> Accepted:
+async def repeat(
+    ctx: Context, tx: Tx, call: Call, service: Row, earlier_deployment: DeploymentRow
+) -> Accepted:
     """Deploys the build of an earlier deployment, or the present one if the kind of service does not go back
     to earlier builds."""
     kind = ctx.kinds[service.family]
-    built = earlier if kind.has_versions else await last_good(ctx, tx, service) or earlier
+    built = (
+        earlier_deployment if kind.has_versions else await last_good(ctx, tx, service) or earlier_deployment
+    )
     details = particulars(built)
     version = ChosenVersion(
         git_commit_id=details.git_commit_id,
         image_tag=details.image_tag,
         commit=details.commit,
         made=details.made,
-        of=earlier.id,
+        of=earlier_deployment.id,
         purpose="ROLLBACK",
     )
     return await accept(tx, service, kind.deploys_by, call, version)

@@ -70,20 +70,20 @@ def long_metrics_of(points: LongUsagePoints) -> ServiceMetrics:
     )
 
 
-def _requests_of(numbers: Mapping[str, Numbers]) -> RequestMetrics:
-    shown = [name for name in CLASSES if name in ALWAYS_SHOWN_CLASSES or any(numbers[name])]
+def _requests_of(series: Mapping[str, Numbers]) -> RequestMetrics:
+    shown = [name for name in CLASSES if name in ALWAYS_SHOWN_CLASSES or any(series[name])]
     return RequestMetrics(
-        by_status={name: _round(numbers[name]) for name in shown},
-        **{name: _round(numbers[name]) for name in PERCENTILES},
+        by_status={name: _round(series[name]) for name in shown},
+        **{name: _round(series[name]) for name in PERCENTILES},
     )
 
 
-def _round(numbers: Numbers) -> Numbers:
-    return [None if number is None else round(number, 2) for number in numbers]
+def _round(values: Numbers) -> Numbers:
+    return [None if number is None else round(number, 2) for number in values]
 
 
-def _whole(numbers: Numbers) -> list[int | None]:
-    return [None if number is None else int(number) for number in numbers]
+def _whole(values: Numbers) -> list[int | None]:
+    return [None if number is None else int(number) for number in values]
 
 
 def _order(name: str) -> tuple[int, ...]:

@@ -111,11 +111,11 @@ async def _refuse_names_of_neighbours(tx: Tx, change: Change[Any]) -> None:
         )
 
 
-def _check_engine_support(kind: AnyKind, place: Place, spec: Spec, before: Spec | None = None) -> None:
+def _check_engine_support(kind: AnyKind, place: Place, spec: Spec, previous_spec: Spec | None = None) -> None:
     """Raises Invalid for requirements that the engine cannot fulfil. Unchanged requirements are accepted."""
     if not place.is_connected:
         return
-    demand, former = kind.demand(spec), kind.demand(before) if before else None
+    demand, former = kind.demand(spec), kind.demand(previous_spec) if previous_spec else None
     for field, reason in unmet(place.limits, demand):
         if former is None or getattr(former, field) != getattr(demand, field):
             raise Invalid(f"{kind.size_fields.get(field, field)}: {reason}")

@@ -51,11 +51,11 @@ async def read_statuses_with_stages(ctx: Context, call: Call) -> Reply:
     return Reply(encode({"environment": own, "stages": shown}))
 
 
-async def _last_deployment(ctx: Context, source: Reads, environment: Row) -> Group:
+async def _last_deployment(ctx: Context, reads: Reads, environment: Row) -> Group:
     """Returns the last deployment of the whole environment; empty if there was none."""
-    status = await source.statuses.get(environment.id)
-    row = await source.deployments.get(status.deployment) if status and status.deployment else None
-    return await group_of(source, await services_of(ctx, source, environment), row) if row else ()
+    status = await reads.statuses.get(environment.id)
+    row = await reads.deployments.get(status.deployment) if status and status.deployment else None
+    return await group_of(reads, await services_of(ctx, reads, environment), row) if row else ()
 
 
 def _duration(group: Group, now: int) -> Document:
@@ -66,11 +66,13 @@ def _duration(group: Group, now: int) -> Document:
     return {"total_deployment_duration_in_seconds": milliseconds // SECOND}
 
 
-def _times(stage: str, part: Group, whole: Group, now: int) -> Document:
+def _times(stage: str, stage_group: Group, environment_group: Group, now: int) -> Document:
     """Returns the times of a stage in a deployment of its environment."""
-    requested, total = whole[0].row.created, milliseconds_of(part, now) // SECOND
-    waited = min((past.details.began for past in part if past.details.began), default=requested) - requested
-    result = _RESULTS.get(status_of(part))
+    requested, total = environment_group[0].row.created, milliseconds_of(stage_group, now) // SECOND
+    waited = (
+        min((past.details.began for past in stage_group if past.details.began), default=requested) - requested
+    )
+    result = _RESULTS.get(status_of(stage_group))
     details = [
         {"stage_id": stage, "step_name": name, "duration_sec": seconds}
         | ({"status": result} if result else {})
@@ -102,7 +104,7 @@ def _steps(deployment: PastDeployment) -> Document:
 
 
 async def _stages(
-    source: Reads,
+    reads: Reads,
     environment: Row,
     statuses: Statuses,
     times: Mapping[str, Document],
@@ -111,9 +113,9 @@ async def _stages(
     """`deployments`: those of the last deployment of the environment, by id."""
     documents = {
         row.id: row.read(DeploymentStage)
-        for row in await source.resources.of_parent(environment.id, deployment_stage.name)
+        for row in await reads.resources.of_parent(environment.id, deployment_stage.name)
     }
-    placed = await source.deployment_stages.services_of_environment(environment.id)
+    placed = await reads.deployment_stages.services_of_environment(environment.id)
     stage_of = {one.row.service: one.row.stage for one in placed}
     skipped = {one.row.service for one in placed if one.row.is_skipped}
     lists: defaultdict[str, dict[str, list[Document]]] = defaultdict(
@@ -142,5 +144,5 @@ async def _stages(
             },
             **lists[stage.id],
         }
-        for stage in await source.deployment_stages.of_environment(environment.id)
+        for stage in await reads.deployment_stages.of_environment(environment.id)
     ]

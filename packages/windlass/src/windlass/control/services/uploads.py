@@ -107,7 +107,7 @@ async def _count_open(tx: Tx, application: str) -> int:
     return count
 
 
-async def receive_part(ctx: Context, call: Call, pieces: AsyncIterator[bytes], length: int | None) -> Reply:
+async def receive_part(ctx: Context, call: Call, chunks: AsyncIterator[bytes], length: int | None) -> Reply:
     """Appends a part to the archive of an upload. Received bytes are kept even if the request is
     interrupted."""
     row = await _open_upload(ctx, call)
@@ -121,7 +121,7 @@ async def receive_part(ctx: Context, call: Call, pieces: AsyncIterator[bytes], l
         if offset + (length or 0) > spec.size:
             raise _too_long(spec)
         try:
-            async for piece in _batches(pieces):
+            async for piece in _batches(chunks):
                 if file.size + len(piece) > spec.size:
                     raise _too_long(spec)
                 await in_thread(file.append, piece)
@@ -222,10 +222,10 @@ async def _open_upload(ctx: Context, call: Call) -> Row:
     return row
 
 
-async def _batches(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _batches(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yields larger pieces made of several small ones, to reduce the number of disk writes."""
     held = bytearray()
-    async for piece in pieces:
+    async for piece in chunks:
         held += piece
         if len(held) >= _BATCH_BYTES:
             yield bytes(held)

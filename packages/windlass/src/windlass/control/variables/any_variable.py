@@ -261,9 +261,9 @@ async def _derivation(ctx: Context, tx: Tx, call: Call, named: NamedLevel) -> De
     return Derivation(ctx.registry[inherited.family], level, inherited)
 
 
-async def _find_inherited(ctx: Context, tx: Tx, call: Call, here: Row) -> Row | None:
+async def _find_inherited(ctx: Context, tx: Tx, call: Call, parent: Row) -> Row | None:
     for family in _FAMILIES:
-        if row := await visible_at(ctx, tx, call, here, family, call.ids[0]):
+        if row := await visible_at(ctx, tx, call, parent, family, call.ids[0]):
             return row
     return None
 

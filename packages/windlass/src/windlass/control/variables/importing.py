@@ -23,9 +23,9 @@ async def import_all(ctx: Context, tx: Tx, call: Call) -> Reply:
     return await import_at(ctx, tx, call, await parent_of(tx, call))
 
 
-async def import_at(ctx: Context, tx: Tx, call: Call, here: Row) -> Reply:
+async def import_at(ctx: Context, tx: Tx, call: Call, parent: Row) -> Reply:
     """Imports variables. Existing variables keep their values, unless the request asks to overwrite them."""
-    levels = {ctx.registry[level.family].enum_value: level for level in await tx.tree.above(here.id)}
+    levels = {ctx.registry[level.family].enum_value: level for level in await tx.tree.above(parent.id)}
     body = call.sent(Import)
     done: list[Imported] = []
     for number, entry in enumerate(body.vars):

@@ -102,9 +102,9 @@ def _without_secrets_above(levels: Sequence[Row], rows: Sequence[Sequence[Row]])
     ]
 
 
-def is_used(ctx: Context, row: Row, used: Collection[str]) -> bool:
+def is_used(ctx: Context, row: Row, used_ids: Collection[str]) -> bool:
     """Returns whether a variable refers to, or is an alias of, a variable of this service."""
-    return any(identity(row.id, key) in used for key in counted_keys(ctx, row))
+    return any(identity(row.id, key) in used_ids for key in counted_keys(ctx, row))
 
 
 def counted_keys(ctx: Context, service: Row) -> Collection[str]:
@@ -206,9 +206,9 @@ def _parse(sha: str, rest: str) -> Digest:
     return Digest(sha, used, missing)
 
 
-def _counts(ctx: Context, own: Digest, mark: Mark) -> bool:
+def _counts(ctx: Context, digest: Digest, mark: Mark) -> bool:
     id, family, _, name = mark
-    return own.counts(id, ctx.kinds[family].counted_keys(id, str(name)))
+    return digest.counts(id, ctx.kinds[family].counted_keys(id, str(name)))
 
 
 def _counted_families(ctx: Context) -> list[str]:

@@ -67,7 +67,7 @@ def with_automatic_port(spec: Application, default_workload: Workload) -> Applic
         process=spec.process or "",
         command=spec.start_command or " ".join([spec.entrypoint or "", *spec.arguments]).strip(),
         probed=_probed_port(spec),
-        former=spec.ports[0].internal_port if spec.ports else 0,
+        former_port=spec.ports[0].internal_port if spec.ports else 0,
     )
     return replace(spec, ports=[] if number is None else [_public(number)])
 

@@ -40,18 +40,18 @@ async def watch_created(ctx: Context, tx: Tx, draft: Draft[S], choice: BranchCho
 
 
 async def watch_updated(
-    ctx: Context, tx: Tx, change: Change[S], choice: BranchChoice, before: BranchChoice
+    ctx: Context, tx: Tx, change: Change[S], choice: BranchChoice, previous_choice: BranchChoice
 ) -> None:
     row = change.row
     if not choice.is_watched:
         return
-    if not before.is_watched:
+    if not previous_choice.is_watched:
         await _require_deploy(tx, change.actor, row, _AUTO_DEPLOY)
-    elif _code_source(choice) != _code_source(before):
+    elif _code_source(choice) != _code_source(previous_choice):
         await _require_deploy(tx, change.actor, row, choice.field)
-    elif choice.action != before.action:
+    elif choice.action != previous_choice.action:
         await _require_deploy(tx, change.actor, row, choice.action_field)
-    if _code_source(choice)[:2] != _code_source(before)[:2]:
+    if _code_source(choice)[:2] != _code_source(previous_choice)[:2]:
         await skip_next_commit(tx, row.id)
     await watch_branch(tx, row.id, row.org, row.parent, _next_look(ctx, tx))
 
@@ -66,8 +66,8 @@ def _code_source(choice: BranchChoice) -> tuple[str, str | None, str]:
     return (repository.url, repository.branch or None, repository.root_path) if repository else ("", None, "")
 
 
-async def _require_deploy(tx: Tx, actor: Actor, place: Row, field: str) -> None:
-    if not await allows(tx, actor, Scope.DEPLOY, place):
+async def _require_deploy(tx: Tx, actor: Actor, environment: Row, field: str) -> None:
+    if not await allows(tx, actor, Scope.DEPLOY, environment):
         raise Forbidden(
             f"{field}: use a token with the scope Deploy, or leave auto_deploy out: it deploys new commits"
         )

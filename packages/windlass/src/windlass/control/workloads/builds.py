@@ -60,13 +60,13 @@ async def build(ctx: Context, build_input: BuildInput) -> BuiltArtifact:
     return built
 
 
-async def _move_branch(ctx: Context, build_input: BuildInput, pushed: PushedRef) -> None:
+async def _move_branch(ctx: Context, build_input: BuildInput, pushed_ref: PushedRef) -> None:
     """Moves the pushed branch to the commit that is built now. Raises BuildError if another push has moved
     it."""
     commit = particulars(build_input.deployment).git_commit_id
     assert commit is not None
-    branch = pushed.ref.removeprefix("refs/heads/")
-    if not await ctx.pushed.move(build_input.service.id, pushed.ref, pushed.old, commit):
+    branch = pushed_ref.ref.removeprefix("refs/heads/")
+    if not await ctx.pushed.move(build_input.service.id, pushed_ref.ref, pushed_ref.old, commit):
         raise BuildError(f"Push again after `git fetch`: another push has moved {branch} meanwhile")
     build_input.say(f"{branch} is at {commit[:12]} now")
 
@@ -94,10 +94,10 @@ async def _build_from_git(ctx: Context, build_input: BuildInput) -> BuiltArtifac
     return BuiltArtifact(result, record, branch)
 
 
-def _say_remark(say: Progress, line: str) -> None:
+def _say_remark(progress: Progress, line: str) -> None:
     """Writes what was left out of a fetch to the build log, without the progress of git."""
     if not _PROGRESS_PATTERN.match(line):
-        say(line)
+        progress(line)
 
 
 async def _upload_of(ctx: Context, build_input: BuildInput) -> Row | None:

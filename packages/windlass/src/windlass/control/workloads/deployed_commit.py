@@ -24,11 +24,13 @@ def commit_fields(commit: CommitRecord) -> Document:
     }
 
 
-def with_deployed_commit(new: GitRepositoryRequest, shown: GitRepository | UnsetType | None) -> Document:
+def with_deployed_commit(
+    new_repository: GitRepositoryRequest, shown: GitRepository | UnsetType | None
+) -> Document:
     """Returns the document of a changed repository. It keeps the deployed commit if the address has not
     changed."""
-    document: Document = msgspec.to_builtins(new)
-    if shown and shown.url == new.url:
+    document: Document = msgspec.to_builtins(new_repository)
+    if shown and shown.url == new_repository.url:
         stored = msgspec.to_builtins(shown)
         document |= {name: value for name, value in stored.items() if name.startswith(_PREFIX)}
     return document

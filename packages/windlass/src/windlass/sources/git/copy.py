@@ -58,18 +58,18 @@ class Copy(Struct, frozen=True):
             raise GitError("This is not a commit.")
         return listed
 
-    async def changed_paths(self, before: str, after: str) -> list[str]:
+    async def changed_paths(self, old_commit: str, new_commit: str) -> list[str]:
         """Fetches two commits without file contents, and returns the paths of files that differ between
         them."""
-        _lay_out(self.folder / ".git", "sha256" if len(after) == 64 else "sha1")
-        await self._pull((f"{before}:{BEFORE_REF}", f"{after}:{WANTED_REF}"), "--depth=1")
+        _lay_out(self.folder / ".git", "sha256" if len(new_commit) == 64 else "sha1")
+        await self._pull((f"{old_commit}:{BEFORE_REF}", f"{new_commit}:{WANTED_REF}"), "--depth=1")
         words = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", BEFORE_REF, WANTED_REF, "--")
         return (await self.remote.ask(*words, copy=self.folder)).split("\0")[:-1]
 
     async def check_out(self, commit: str) -> None:
         listing = TreeListing(self.remote.limits)
         listed = ("ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
-        await self.remote.run(*listed, copy=self.folder, take=listing.feed)
+        await self.remote.run(*listed, copy=self.folder, receive_data=listing.feed)
         if self.kept and self.kept.taken and self.kept.taken.attributes != listing.attributes:
             raise NotKept("The attributes of files have changed.")  # git would rewrite only changed files
         words = ("checkout", "--quiet", "--force", "--detach", commit)

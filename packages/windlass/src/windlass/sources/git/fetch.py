@@ -192,14 +192,16 @@ class Git:
 
         return await self._run_on(source, action)
 
-    async def changed_paths(self, source: GitSource, before: str, after: str) -> list[str]:
+    async def changed_paths(self, source: GitSource, old_commit: str, new_commit: str) -> list[str]:
         """Returns the paths of all files that differ between two commits, relative to the top of the
         repository."""
 
         async def action(remote: Remote) -> list[str]:
             async with self._scratch() as scratch:
                 options = ("--filter=blob:none",)
-                return await Copy(remote, source, scratch, options=options).changed_paths(before, after)
+                return await Copy(remote, source, scratch, options=options).changed_paths(
+                    old_commit, new_commit
+                )
 
         return await self._run_on(source, action)
 

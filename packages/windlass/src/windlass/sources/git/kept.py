@@ -156,11 +156,11 @@ def sweep(home: Path) -> None:
             discard(home, lock.stem)
 
 
-def _modification_times(root: Path, below: str = "") -> list[tuple[str, int]]:
+def _modification_times(root: Path, folder: str = "") -> list[tuple[str, int]]:
     times: list[tuple[str, int]] = []
-    with os.scandir(root / below) as entries:
+    with os.scandir(root / folder) as entries:
         for entry in entries:
-            path = f"{below}{entry.name}"
+            path = f"{folder}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 times += _modification_times(root, f"{path}/")
             else:

@@ -32,9 +32,9 @@ class NotByName(GitError):
 class GitOutput:
     """Output lines of git, including messages of the server, with secrets removed."""
 
-    def __init__(self, tell: Callable[[str], None], hidden: Iterable[str]) -> None:
-        self._tell = tell
-        self._hidden = sorted(filter(None, hidden), key=len, reverse=True)
+    def __init__(self, report_progress: Callable[[str], None], hidden_values: Iterable[str]) -> None:
+        self._tell = report_progress
+        self._hidden = sorted(filter(None, hidden_values), key=len, reverse=True)
         self._rest = b""
         self._told = self._read = 0
         self._last: deque[str] = deque(maxlen=MAX_KEPT_LINES)
@@ -69,15 +69,15 @@ def printable(text: str) -> str:
     return "".join(filter(str.isprintable, text[: 4 * MAX_LINE_LENGTH])).strip()[:MAX_LINE_LENGTH]
 
 
-def explain(complaint: str, url: str, *, has_token: bool) -> GitError:
+def explain(problem: str, url: str, *, has_token: bool) -> GitError:
     """Returns a GitError that explains why git failed. Unknown errors are quoted, without paths of this
     machine."""
-    plain = complaint.replace(url, "it")  # an address may contain any of the patterns below
+    plain = problem.replace(url, "it")  # an address may contain any of the patterns below
     for pattern, kind, words in _ERROR_MEANINGS:
         if match := re.search(pattern, plain, re.IGNORECASE):
             about_token = _ABOUT_TOKEN[has_token].format(url=url)
             return kind(words.format(url=url, token=about_token, **match.groupdict()))
-    lines = [line for line in complaint.splitlines() if line.startswith(("fatal:", "error:"))]
+    lines = [line for line in problem.splitlines() if line.startswith(("fatal:", "error:"))]
     reason = _PATHS_PATTERN.sub("…", lines[0].partition(": ")[2]) if lines else "it gave no reason"
     return GitError(f"git could not fetch {url}: {reason}")
 

@@ -48,14 +48,14 @@ class Remote(Struct, frozen=True):
                     f"reads."
                 )
 
-        await self.run(*words, copy=copy, take=take)
+        await self.run(*words, copy=copy, receive_data=take)
         return answer.decode(errors="replace")
 
     async def run(
         self,
         *words: str,
         copy: Path | None = None,
-        take: Take = len,
+        receive_data: Take = len,
         progress: Progress = silent,
         watched: Path | None = None,
     ) -> None:
@@ -65,7 +65,7 @@ class Remote(Struct, frozen=True):
         ) as process:
             self.limits.confine(process)
             await subprocesses.run_together(
-                subprocesses.pump(process.stdout, take),
+                subprocesses.pump(process.stdout, receive_data),
                 subprocesses.pump(process.stderr, output.feed),
                 process.wait(),
                 guard=self._watch(watched) if watched else None,

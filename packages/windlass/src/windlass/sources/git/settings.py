@@ -75,7 +75,7 @@ def environment(
     pinned: Sequence[Address],
     home: Path,
     header: str = "",
-    further: Sequence[tuple[str, str]] = (),
+    extra_options: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
     variables = {
         "PATH": os.pathsep.join(os.get_exec_path()),
@@ -94,7 +94,7 @@ def environment(
         variables |= {"GIT_SSH_COMMAND": ssh(remote_address, pinned[0], home), "GIT_SSH_VARIANT": "ssh"}
     elif remote_address and remote_address.scheme in ("http", "https"):
         settings += _over_http(remote_address, pinned, header)
-    return variables | _as_variables([*settings, *further])
+    return variables | _as_variables([*settings, *extra_options])
 
 
 def authorization(token: str, host: str) -> str:

@@ -149,24 +149,26 @@ class GitServerClient:
         pulls = await self._list(self._pulls.list_path(checked(repository)), self._pulls.read_list)
         return [await self._with_whole_commit(repository, pull, known.get(pull.number, "")) for pull in pulls]
 
-    async def _with_whole_commit(self, repository: str, pull: OpenPullRequest, known: str) -> OpenPullRequest:
+    async def _with_whole_commit(
+        self, repository: str, pull_request: OpenPullRequest, known: str
+    ) -> OpenPullRequest:
         """Returns a pull request of a fork with the whole id of its newest commit; with none if the git
         server does not tell it.
 
         Bitbucket lists the first 12 digits. Within a minute, anyone makes two commits with the same ones, of
         which one would be approved, and the other one built.
         """
-        path = self._pulls.commits_path(checked(repository), pull.number)
-        if not (path and pull.is_fork and pull.commit):
-            return pull
-        if len(known) in WHOLE_LENGTHS and known.startswith(pull.commit):
-            return pull._replace(commit=known)
+        path = self._pulls.commits_path(checked(repository), pull_request.number)
+        if not (path and pull_request.is_fork and pull_request.commit):
+            return pull_request
+        if len(known) in WHOLE_LENGTHS and known.startswith(pull_request.commit):
+            return pull_request._replace(commit=known)
         try:
             whole = self._pulls.read_newest_commit((await self._get(self._base + path)).body)
         except (GitServerFailure, BadJson, msgspec.MsgspecError, ValueError):
             whole = ""
-        is_whole = len(whole) in WHOLE_LENGTHS and whole.startswith(pull.commit)
-        return pull._replace(commit=whole if is_whole else "")
+        is_whole = len(whole) in WHOLE_LENGTHS and whole.startswith(pull_request.commit)
+        return pull_request._replace(commit=whole if is_whole else "")
 
     async def comments(self, repository: str, number: int) -> list[Comment]:
         """Returns the comments of a pull request."""
@@ -193,10 +195,10 @@ class GitServerClient:
                 return False  # it is no member
             raise
 
-    async def _read(self, path: str, read: Callable[[bytes], T]) -> T:
+    async def _read(self, path: str, parse_answer: Callable[[bytes], T]) -> T:
         answer = await self._get(self._base + path)
         try:
-            return read(answer.body)
+            return parse_answer(answer.body)
         except (BadJson, msgspec.MsgspecError, ValueError) as error:
             raise self._not_a_server() from error
 
@@ -226,24 +228,24 @@ class GitServerClient:
             "does",
         )
 
-    async def _list(self, path: str, read: Callable[[bytes], Sequence[T]]) -> list[T]:
+    async def _list(self, path: str, parse_answer: Callable[[bytes], Sequence[T]]) -> list[T]:
         try:
             async with asyncio.timeout(LIST_SECONDS):
-                return await self._read_pages(path, read)
+                return await self._read_pages(path, parse_answer)
         except TimeoutError as error:
             raise GitServerFailure(
                 GitServerProblem.UNREACHABLE,
                 f"Try again later: {self._host} does not send its list in {LIST_SECONDS:g} seconds",
             ) from error
 
-    async def _read_pages(self, path: str, read: Callable[[bytes], Sequence[T]]) -> list[T]:
+    async def _read_pages(self, path: str, parse_answer: Callable[[bytes], Sequence[T]]) -> list[T]:
         entries: list[T] = []
         url, seen = self._base + path, set[str]()
         while url and url not in seen and len(seen) < MAX_PAGES and len(entries) < MAX_ENTRIES:
             seen.add(url)
             answer = await self._get(url)
             try:
-                entries += read(answer.body)
+                entries += parse_answer(answer.body)
                 url = self._next_page(answer)
             except (BadJson, msgspec.MsgspecError, ValueError) as error:
                 raise self._not_a_server() from error

@@ -154,12 +154,14 @@ class _GitHubPermission(Struct):
 _WRITERS: Final = {"write", "maintain", "admin", "owner"}
 
 
-def _is_of_outsider(pull: _GitHubPull) -> bool:
-    if not (pull.head.repo and pull.base.repo and pull.head.repo == pull.base.repo):
+def _is_of_outsider(pull_request: _GitHubPull) -> bool:
+    if not (
+        pull_request.head.repo and pull_request.base.repo and pull_request.head.repo == pull_request.base.repo
+    ):
         return True  # the repository of a deleted fork is null
     # At Gitea and Forgejo, who may only read a repository may push a pull request into it (AGit). It has the
     # repository itself as its source, and no branch there.
-    return pull.head.ref.startswith(_REFS)
+    return pull_request.head.ref.startswith(_REFS)
 
 
 class _WithWholeCommits:

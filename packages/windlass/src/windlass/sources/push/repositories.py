@@ -176,18 +176,18 @@ class PushedRepositories:
         except PushRefused as refused:
             raise PushRefused(_explain(complaint.decode(errors="replace"), str(refused))) from refused
 
-    async def move(self, application: str, ref: str, old: str, new: str) -> bool:
-        """Moves a ref if it is still at `old`. Returns whether it is at `new` now."""
-        if await self._try(application, "update-ref", ref, new, old):
+    async def move(self, application: str, ref: str, old_commit: str, new_commit: str) -> bool:
+        """Moves a ref if it is still at `old_commit`. Returns whether it is at `new_commit` now."""
+        if await self._try(application, "update-ref", ref, new_commit, old_commit):
             return True
-        return (await self.refs(application)).get(ref) == new
+        return (await self.refs(application)).get(ref) == new_commit
 
     async def is_commit(self, application: str, id: str) -> bool:
         return await self._try(application, "rev-parse", "--verify", "--quiet", f"{id}^{{commit}}")
 
-    async def is_behind(self, application: str, old: str, new: str) -> bool:
-        """Returns whether the history of `new` contains `old`."""
-        return await self._try(application, "merge-base", "--is-ancestor", old, new)
+    async def is_behind(self, application: str, old_commit: str, new_commit: str) -> bool:
+        """Returns whether the history of `new_commit` contains `old_commit`."""
+        return await self._try(application, "merge-base", "--is-ancestor", old_commit, new_commit)
 
     async def subject(self, application: str, commit: str) -> str:
         text = await self._ask(application, "log", "-1", "--format=%s", commit, "--")
@@ -236,7 +236,7 @@ class PushedRepositories:
         newest = max((place.stat().st_mtime for place in places), default=0.0)
         return objects.is_dir() and newest >= self._tidied.get(application, 0.0)
 
-    async def _tidy(self, application: str, needed_commits: Collection[str], before: float) -> None:
+    async def _tidy(self, application: str, needed_commits: Collection[str], cutoff: float) -> None:
         async with self._writing[application]:
             listed = await self._ask(
                 application, "for-each-ref", "--format=%(objectname) %(refname)", KEPT_REFS
@@ -244,7 +244,7 @@ class PushedRepositories:
             seen: set[str] = set()
             for line in reversed(listed.splitlines()):
                 commit, _, ref = line.partition(" ")
-                if _age_of(ref) < before and (commit not in needed_commits or commit in seen):
+                if _age_of(ref) < cutoff and (commit not in needed_commits or commit in seen):
                     await self._try(application, "update-ref", "-d", ref, commit)
                 seen.add(commit)
             packs = [*(self.path(application) / "objects" / "pack").glob("*.pack")]
@@ -255,7 +255,7 @@ class PushedRepositories:
                     application, "gc", "--quiet", f"--prune={_UNREACHABLE_RETENTION_SECONDS}.seconds.ago"
                 )
 
-    def _remove_left(self, application: str, before: float) -> None:
+    def _remove_left(self, application: str, cutoff: float) -> None:
         """Removes what pushes and joins left that were killed."""
         for pattern in (
             f"{_INCOMING}/*",
@@ -265,7 +265,7 @@ class PushedRepositories:
         ):
             for left in self.path(application).glob(pattern):
                 with suppress(OSError):
-                    if left.stat().st_mtime < before:
+                    if left.stat().st_mtime < cutoff:
                         shutil.rmtree(left) if left.is_dir() else left.unlink()
 
     async def clear(self) -> None:
@@ -289,19 +289,19 @@ class PushedRepositories:
     def _discard(self, application: str) -> None:
         shutil.rmtree(self.path(application), ignore_errors=True)
 
-    async def copy(self, application: str, into: str) -> None:
+    async def copy(self, application: str, destination: str) -> None:
         """Copies a repository, for the copy of an application. Objects are hard links, as git never changes
         them."""
-        if self.exists(application) and not self.exists(into):
-            await subprocesses.in_thread(self._copy, application, into)
+        if self.exists(application) and not self.exists(destination):
+            await subprocesses.in_thread(self._copy, application, destination)
 
-    def _copy(self, application: str, into: str) -> None:
+    def _copy(self, application: str, destination: str) -> None:
         draft = self._folder / f"draft-{secrets.token_hex(8)}"
         try:
             with _full_disk_explained():
                 shutil.copytree(self.path(application), draft, copy_function=_link_objects)
                 with suppress(OSError):  # another request has copied it meanwhile
-                    draft.rename(self.path(into))
+                    draft.rename(self.path(destination))
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
@@ -309,26 +309,26 @@ class PushedRepositories:
 
     def _variables(self, application: str, protocol: str = "") -> dict[str, str]:
         path = self.path(application)
-        variables = environment(None, (), path / _INCOMING, further=_DURABLE_SETTINGS)
+        variables = environment(None, (), path / _INCOMING, extra_options=_DURABLE_SETTINGS)
         variables |= {"GIT_DIR": str(path), "GIT_PROTOCOL": protocol} if protocol else {"GIT_DIR": str(path)}
         return variables | {"LC_ALL": "C"}
 
     async def _run(
         self,
         application: str,
-        words: Sequence[str],
-        take: Callable[[bytes], Any],
-        note: Callable[[bytes], Any],
+        arguments: Sequence[str],
+        receive_data: Callable[[bytes], Any],
+        note_progress: Callable[[bytes], Any],
         stdin: int = subprocess.DEVNULL,
     ) -> int:
         async with subprocesses.running(
-            ["git", *words], cwd=self.path(application), env=self._variables(application), stdin=stdin
+            ["git", *arguments], cwd=self.path(application), env=self._variables(application), stdin=stdin
         ) as process:
             self._limits.confine(process)
             async with asyncio.timeout(_TIMEOUT):
                 await subprocesses.run_together(
-                    subprocesses.pump(process.stdout, take),
-                    subprocesses.pump(process.stderr, note),
+                    subprocesses.pump(process.stdout, receive_data),
+                    subprocesses.pump(process.stderr, note_progress),
                     process.wait(),
                 )
             return process.returncode or 0
@@ -350,7 +350,7 @@ class PushedRepositories:
     async def _stream(
         self,
         application: str,
-        words: Sequence[str],
+        arguments: Sequence[str],
         protocol: str,
         stopped: Callable[[], None],
         stdin: int = subprocess.DEVNULL,
@@ -358,7 +358,7 @@ class PushedRepositories:
         variables = self._variables(application, protocol)
         loop = asyncio.get_running_loop()
         async with subprocesses.running(
-            ["git", *words], cwd=self.path(application), env=variables, stdin=stdin
+            ["git", *arguments], cwd=self.path(application), env=variables, stdin=stdin
         ) as process:
             self._limits.confine(process)
 
@@ -415,12 +415,12 @@ class PackFile:
         return self._descriptor
 
 
-def _explain(complaint: str, reason: str) -> str:
+def _explain(problem: str, reason: str) -> str:
     """Returns why git refused objects, without paths of this machine."""
     for pattern, words in _ERROR_MEANINGS:
-        if pattern in complaint or pattern in reason:
+        if pattern in problem or pattern in reason:
             return words
-    lines = [line.strip() for line in complaint.splitlines() if line.startswith(("fatal:", "error:"))]
+    lines = [line.strip() for line in problem.splitlines() if line.startswith(("fatal:", "error:"))]
     return printable(_PATHS_PATTERN.sub("…", (lines or [reason])[0]))
 
 

@@ -113,13 +113,13 @@ class _ArchiveFolder:
                 if self._top is not None:
                     os.mkdir(self._top + b"/" + folder, 0o755)  # noqa: PTH102 (names may be of any bytes)
 
-    def _write(self, path: bytes, pieces: Iterator[bytes], *, is_executable: bool) -> None:
+    def _write(self, path: bytes, chunks: Iterator[bytes], *, is_executable: bool) -> None:
         digest, size, descriptor = hashlib.sha256(), 0, None
         if self._top is not None:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(self._top + b"/" + path, flags, 0o755 if is_executable else 0o644)
         try:
-            for piece in pieces:
+            for piece in chunks:
                 digest.update(piece)
                 size += len(piece)
                 self._size += len(piece)

@@ -170,22 +170,22 @@ class TarReader:
             )
         return block
 
-    def _entry(self, block: bytes, kind: bytes, size: int, names: dict[str, bytes]) -> ArchiveEntry:
-        path = names.get("path") or _path(block)
+    def _entry(self, block: bytes, kind: bytes, size: int, pax_names: dict[str, bytes]) -> ArchiveEntry:
+        path = pax_names.get("path") or _path(block)
         if (sort := _KINDS.get(kind)) is None:
             name = _NAMES.get(kind, "an entry of an unknown kind")
             raise UploadError(f"{readable_path(path)} is {name}: send only files, folders and links")
-        if any(name.startswith("GNU.sparse") for name in names):
+        if any(name.startswith("GNU.sparse") for name in pax_names):
             raise UploadError(f"{readable_path(path)} is a sparse file: send only files, folders and links")
         if sort == "file" and path.endswith(b"/"):  # old archives mark folders with a trailing slash
             sort = "folder"
-        if sort == "file" and names.get("size", b"%d" % size) != b"%d" % size:
+        if sort == "file" and pax_names.get("size", b"%d" % size) != b"%d" % size:
             raise UploadError(f"{readable_path(path)} is too large")
         return ArchiveEntry(
             sort,
             path,
             size if sort == "file" else 0,
-            names.get("linkpath") or block[157:257].rstrip(b"\0"),
+            pax_names.get("linkpath") or block[157:257].rstrip(b"\0"),
             bool(_number(block[100:108]) & 0o111),
         )
 

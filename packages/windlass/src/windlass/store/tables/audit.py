@@ -95,18 +95,22 @@ SIZES_OF_NEWER: Final = {name: _newer(base, SIZE) for name, base in _BASES.items
 class AuditSearch(Table):
     __slots__ = ()
 
-    async def older(self, filter: EventFilter, below: int, down_to: int, limit: int) -> RowList[EventRow]:
+    async def older(
+        self, filter: EventFilter, below_number: int, down_to: int, limit: int
+    ) -> RowList[EventRow]:
         """Returns matching events below a number, the newest first."""
         column, value = filter.base
         rows = await self._some(
-            OLDER[column], SIZES_OF_OLDER[column], value, below, down_to, *filter.values, limit=limit
+            OLDER[column], SIZES_OF_OLDER[column], value, below_number, down_to, *filter.values, limit=limit
         )
         return RowList((EventRow(*row) for row in rows), is_cut=rows.is_cut)
 
-    async def newer(self, filter: EventFilter, above: int, up_to: int, limit: int) -> RowList[EventRow]:
+    async def newer(
+        self, filter: EventFilter, above_number: int, up_to: int, limit: int
+    ) -> RowList[EventRow]:
         """Returns matching events above a number, the oldest first."""
         column, value = filter.base
         rows = await self._some(
-            NEWER[column], SIZES_OF_NEWER[column], value, above, up_to, *filter.values, limit=limit
+            NEWER[column], SIZES_OF_NEWER[column], value, above_number, up_to, *filter.values, limit=limit
         )
         return RowList((EventRow(*row) for row in rows), is_cut=rows.is_cut)

@@ -27,12 +27,12 @@ class BudgetChanges(BudgetTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def set(self, subject: str, opened_at: int, used: int) -> None:
-        await self._session.all(SET, subject, opened_at, used)
+    async def set(self, subject: str, opened_at: int, used_count: int) -> None:
+        await self._session.all(SET, subject, opened_at, used_count)
 
     async def give_back(self, subject: str, opened_at: int, unused: int) -> None:
         """Returns reserved but unused requests, if the window has not changed."""
         await self._session.all(GIVE_BACK, unused, subject, opened_at)
 
-    async def sweep(self, before: int) -> None:
-        await self._session.all(DELETE_OLD, before)
+    async def sweep(self, cutoff: int) -> None:
+        await self._session.all(DELETE_OLD, cutoff)

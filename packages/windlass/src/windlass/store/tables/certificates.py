@@ -143,8 +143,8 @@ class DomainCertificateChanges(DomainCertificateTable):
         await self._session.all(SET, *msgspec.structs.astuple(row))
         self._session.nudge(certificate_topic(row.id))
 
-    async def renew_at(self, id: str, moment: int) -> None:
-        await self._session.all(RENEW_AT, moment, id)
+    async def renew_at(self, id: str, timestamp: int) -> None:
+        await self._session.all(RENEW_AT, timestamp, id)
 
     async def set_order(self, row: OrderRow) -> None:
         await self._session.all(SET_ORDER, *msgspec.structs.astuple(row))

@@ -116,9 +116,9 @@ class DeliveryChanges(DeliveryTable):
         rows = [(row.state, row.due, row.attempts, row.story, row.address, row.id) for row in deliveries]
         await self._session.many(CHANGE, rows)
 
-    async def hold(self, webhook: str, lane: str, due: int) -> None:
-        """Delays all waiting deliveries of a lane until `due`."""
-        await self._session.all(POSTPONE, due, webhook, lane)
+    async def hold(self, webhook: str, lane: str, due_at: int) -> None:
+        """Delays all waiting deliveries of a lane until `due_at`."""
+        await self._session.all(POSTPONE, due_at, webhook, lane)
 
     async def hurry(self, webhook: str) -> None:
         """Makes all waiting deliveries of a webhook due now."""
@@ -128,10 +128,10 @@ class DeliveryChanges(DeliveryTable):
         """Marks all waiting deliveries of a lane as failed."""
         await self._session.all(MARK_FAILED, webhook, lane)
 
-    async def repeat(self, webhook: str, since: int, address: str, *, only_failed: bool) -> int:
+    async def repeat(self, webhook: str, start_time: int, address: str, *, only_failed: bool) -> int:
         """Repeats finished deliveries that were sent to this URL. Returns their number."""
         now = self._session.now
-        return len(await self._session.all(REPEAT, now, webhook, since, int(only_failed), address))
+        return len(await self._session.all(REPEAT, now, webhook, start_time, int(only_failed), address))
 
     async def repeat_one(self, webhook: str, id: str) -> bool:
         return bool(await self._session.all(REPEAT_ONE, self._session.now, webhook, id))
@@ -139,6 +139,6 @@ class DeliveryChanges(DeliveryTable):
     async def forget(self, webhook: str) -> None:
         await self._session.all(DELETE_OF_WEBHOOK, webhook)
 
-    async def sweep(self, before: int) -> None:
+    async def sweep(self, cutoff: int) -> None:
         """Deletes old finished deliveries, and all deliveries of deleted webhooks."""
-        await self._session.all(DELETE_EXPIRED, before)
+        await self._session.all(DELETE_EXPIRED, cutoff)

@@ -149,11 +149,11 @@ class DeploymentStageTable(Table):
         return {row[0]: row[1] for row in await self._session.all(PLACES, environment)}
 
     async def open_deployments(
-        self, environment: str, first: int = 0, last: int = NEVER
+        self, environment: str, first: int = 0, last_stage: int = NEVER
     ) -> list[OpenInStage]:
         """Returns the waiting and running deployments of an environment in the order of its stages, from the
-        place `first` to the place `last`."""
-        rows = await self._session.all(OPEN_DEPLOYMENTS, environment, first, last)
+        place `first` to the place `last_stage`."""
+        rows = await self._session.all(OPEN_DEPLOYMENTS, environment, first, last_stage)
         return [OpenInStage(DeploymentRow(*row[:-2]), row[-2], row[-1]) for row in rows]
 
     async def skipped(self, environment: str) -> set[str]:

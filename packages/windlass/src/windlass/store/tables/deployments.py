@@ -81,30 +81,31 @@ class DeploymentTable(Table):
         """Returns the waiting and running deployments of a service, the oldest first."""
         return [DeploymentRow(*row) for row in await self._session.all(OPEN, service)]
 
-    async def latest(self, service: str, limit: int, newest: int = NEVER) -> list[DeploymentRow]:
-        """Returns deployments of a service up to number `newest`, the newest first, without workloads."""
+    async def latest(self, service: str, limit: int, newest_number: int = NEVER) -> list[DeploymentRow]:
+        """Returns deployments of a service up to number `newest_number`, the newest first, without
+        workloads."""
         return [
             DeploymentRow(*row)
-            for row in await self._session.all(LATEST_UP_TO_NUMBER, service, newest, limit)
+            for row in await self._session.all(LATEST_UP_TO_NUMBER, service, newest_number, limit)
         ]
 
-    async def ended(self, service: str, limit: int, newest: int = NEVER) -> list[DeploymentRow]:
-        """Returns finished deployments up to number `newest`, the newest first, without workloads."""
-        return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest, limit)]
+    async def ended(self, service: str, limit: int, newest_number: int = NEVER) -> list[DeploymentRow]:
+        """Returns finished deployments up to number `newest_number`, the newest first, without workloads."""
+        return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest_number, limit)]
 
-    async def of_moment(self, environment: str, moment: int) -> list[DeploymentRow]:
+    async def of_moment(self, environment: str, timestamp: int) -> list[DeploymentRow]:
         """Returns the deployments of an environment that were requested at a moment, without their sealed
         workloads."""
-        return [DeploymentRow(*row) for row in await self._session.all(OF_MOMENT, environment, moment)]
+        return [DeploymentRow(*row) for row in await self._session.all(OF_MOMENT, environment, timestamp)]
 
     async def workload_bytes(self, service: str, limit: int) -> int:
         """Returns the size of the largest stored workload of the newest deployments of a service."""
         row = await self._session.one(LARGEST_WORKLOAD, service, limit)
         return (row and row[0]) or 0
 
-    async def number_at(self, service: str, moment: int) -> int:
+    async def number_at(self, service: str, timestamp: int) -> int:
         """Returns the number of the last deployment that existed at a moment; 0 if there was none."""
-        row = await self._session.one(NUMBER_AT, service, moment)
+        row = await self._session.one(NUMBER_AT, service, timestamp)
         return int(row[0]) if row else 0
 
 

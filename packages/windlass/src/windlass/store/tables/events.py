@@ -127,15 +127,15 @@ class EventChanges(EventTable):
         """
         return Head(number, await self.hash(number) or FIRST_HASH)
 
-    async def forget(self, before: int, limit: int) -> int:
-        """Deletes at most `limit` events older than `before`, and records where the chain now begins.
+    async def forget(self, cutoff: int, limit: int) -> int:
+        """Deletes at most `limit` events older than `cutoff`, and records where the chain now begins.
 
         The newest event is always kept, because the next event is chained to it. An event of the future was
         recorded while the clock was ahead; it is deleted with the next event that is old enough.
         """
         oldest = (await self._session.all(OLDEST, limit + 1))[:-1]
         now = self._session.now
-        expired = list(itertools.takewhile(lambda row: row[1] < before or row[1] > now, oldest))
+        expired = list(itertools.takewhile(lambda row: row[1] < cutoff or row[1] > now, oldest))
         while expired and expired[-1][1] > now:
             expired.pop()
         if expired:

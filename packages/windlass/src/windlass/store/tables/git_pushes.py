@@ -116,9 +116,9 @@ class GitPushChanges(GitPushTable):
     async def settle_comment(self, row: GitPushRow, result: PushResult, note: str) -> None:
         await self._session.many(SET_RESULT, [(result, note, row.id, PushResult.COMMENT)])
 
-    async def turn(self, webhook: str, before: PushResult, after: PushResult) -> None:
+    async def turn(self, webhook: str, old_result: PushResult, new_result: PushResult) -> None:
         """Sets the result of all deliveries to a webhook that have another one."""
-        await self._session.all(TURN, after, webhook, before)
+        await self._session.all(TURN, new_result, webhook, old_result)
 
     async def forget(self, service: str) -> None:
         if service:

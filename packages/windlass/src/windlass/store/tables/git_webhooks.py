@@ -63,8 +63,8 @@ class GitWebhookChanges(GitWebhookTable):
     async def add(self, webhook: GitWebhookRow) -> None:
         await self._session.all(ADD, *msgspec.structs.astuple(webhook))
 
-    async def set_secret(self, id: str, sealed: bytes) -> None:
-        await self._session.all(SET_SECRET, sealed, id)
+    async def set_secret(self, id: str, sealed_value: bytes) -> None:
+        await self._session.all(SET_SECRET, sealed_value, id)
 
     async def set_provider(self, id: str, provider: str) -> None:
         await self._session.all(SET_PROVIDER, provider, id)
@@ -77,5 +77,7 @@ class GitWebhookChanges(GitWebhookTable):
         await self._session.all(DELETE_ORPHANS)
 
 
-def _webhook(id: str, org: str, repository: str, provider: str, created: int, sealed: bytes) -> GitWebhookRow:
-    return GitWebhookRow(id, org, repository, provider, created, bytes(sealed))
+def _webhook(
+    id: str, org: str, repository: str, provider: str, created_at: int, sealed_value: bytes
+) -> GitWebhookRow:
+    return GitWebhookRow(id, org, repository, provider, created_at, bytes(sealed_value))

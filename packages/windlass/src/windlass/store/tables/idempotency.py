@@ -52,11 +52,11 @@ class IdempotentAnswerChanges(IdempotentAnswerTable):
             stored_answer.once,
         )
 
-    async def erase_secrets(self, before: int) -> int | None:
+    async def erase_secrets(self, cutoff: int) -> int | None:
         """Erases the secrets of older responses. Returns the time of the oldest remaining secret."""
-        await self._session.all(ERASE_SECRETS, before)
+        await self._session.all(ERASE_SECRETS, cutoff)
         row = await self._session.one(OLDEST_SECRET)
         return row[0] if row else None
 
-    async def sweep(self, before: int) -> None:
-        await self._session.all(DELETE_EXPIRED, before)
+    async def sweep(self, cutoff: int) -> None:
+        await self._session.all(DELETE_EXPIRED, cutoff)

@@ -101,17 +101,17 @@ class ListTable(Table):
         return list(map(_first_column, rows)), live
 
     async def _guess(
-        self, parent: str, family: str, skip: int, last: int, live: int
+        self, parent: str, family: str, skip: int, last_block: int, live: int
     ) -> tuple[int, int] | None:
         """Finds a position like `_find`, with fewer queries if rows were removed evenly.
 
         The position is estimated from proportions, and corrected by the number of holes before it. Returns
         None if the estimate is too far off.
         """
-        block = skip * last // live // _FANOUT - _BLOCK_MARGIN
+        block = skip * last_block // live // _FANOUT - _BLOCK_MARGIN
         for _ in range(2):
             block = max(0, block)
-            rest = skip - block * _FANOUT + await self._holes_before(parent, family, last - live, block)
+            rest = skip - block * _FANOUT + await self._holes_before(parent, family, last_block - live, block)
             if 0 <= rest <= _MAX_SKIPPED_ROWS:
                 end = block + 2 * _MAX_SKIPPED_ROWS // _FANOUT
                 reached, rest, holes = await self._descend(parent, family, 1, block, end, rest)
@@ -119,15 +119,15 @@ class ListTable(Table):
             block += rest // _FANOUT - _BLOCK_MARGIN
         return None
 
-    async def _holes_before(self, parent: str, family: str, holes: int, block: int) -> int:
+    async def _holes_before(self, parent: str, family: str, hole_count: int, block: int) -> int:
         """Returns the number of removed rows before a block of the lowest level."""
         above = block // _FANOUT
-        far = self._sums.get((parent, family, holes, above))
+        far = self._sums.get((parent, family, hole_count, above))
         if far is None:
             far = await self._holes_far_before(parent, family, above)
             if len(self._sums) >= _MAX_REMEMBERED_LISTS:
                 self._sums.clear()
-            self._sums[parent, family, holes, above] = far
+            self._sums[parent, family, hole_count, above] = far
         row = await self._session.one(HOLES_JUST_BEFORE, parent, family, above * _FANOUT, block)
         assert row is not None
         return far + int(row[0])
@@ -141,24 +141,26 @@ class ListTable(Table):
         assert row is not None
         return int(row[0])
 
-    async def _find(self, parent: str, family: str, skip: int, last: int, holes: int) -> tuple[int, int]:
+    async def _find(
+        self, parent: str, family: str, skip: int, last_block: int, hole_count: int
+    ) -> tuple[int, int]:
         """Returns the position after `skip` rows of a list: a position to start at, and the rows to skip from
         there.
 
-        `last`: the last position of the list. `holes`: the number of removed rows.
+        `last_block`: the last position of the list. `hole_count`: the number of removed rows.
         """
         block, rest = 0, skip
         for level in range(_LEVELS, 0, -1):
             block *= _FANOUT
-            if (size := _FANOUT**level) < last:  # otherwise the first block contains the whole list
-                end = block + (rest + holes) // size + 1
-                block, rest, holes = await self._descend(parent, family, level, block, end, rest)
-        return _start(block, rest, holes)
+            if (size := _FANOUT**level) < last_block:  # otherwise the first block contains the whole list
+                end = block + (rest + hole_count) // size + 1
+                block, rest, hole_count = await self._descend(parent, family, level, block, end, rest)
+        return _start(block, rest, hole_count)
 
     async def _descend(
-        self, parent: str, family: str, level: int, block: int, end: int, rest: int
+        self, parent: str, family: str, level: int, block: int, end: int, remaining_rows: int
     ) -> tuple[int, int, int]:
-        """Moves forward by `rest` rows from the beginning of a block.
+        """Moves forward by `remaining_rows` rows from the beginning of a block.
 
         Returns the block reached, the remaining rows, and the number of holes in this block. A result at or
         beyond `end` is not reliable.
@@ -166,29 +168,29 @@ class ListTable(Table):
         size = _FANOUT**level
         for holed, count in await self._session.all(HOLES, parent, family, level, block, end):
             rows = (holed - block + 1) * size - count
-            if rest < rows:
-                reached = block + rest // size
-                return reached, rest % size, count if reached == holed else 0
-            rest -= rows
+            if remaining_rows < rows:
+                reached = block + remaining_rows // size
+                return reached, remaining_rows % size, count if reached == holed else 0
+            remaining_rows -= rows
             block = holed + 1
-        return block + rest // size, rest % size, 0
+        return block + remaining_rows // size, remaining_rows % size, 0
 
 
-def _start(block: int, rest: int, holes: int) -> tuple[int, int]:
+def _start(block: int, remaining_rows: int, hole_count: int) -> tuple[int, int]:
     """Returns the position to start at in a block of the lowest level, and the number of rows to skip from
     there."""
-    return (block * _FANOUT + 1, rest) if holes else (block * _FANOUT + rest + 1, 0)
+    return (block * _FANOUT + 1, remaining_rows) if hole_count else (block * _FANOUT + remaining_rows + 1, 0)
 
 
 class ListChanges(ListTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def _holes_before(self, parent: str, family: str, holes: int, block: int) -> int:
+    async def _holes_before(self, parent: str, family: str, hole_count: int, block: int) -> int:
         """Returns the number of holes without the cache, because this transaction's removals may be rolled
         back."""
         self._sums.clear()
-        return await super()._holes_before(parent, family, holes, block)
+        return await super()._holes_before(parent, family, hole_count, block)
 
     async def place(self, parent: str, family: str) -> tuple[int, int]:
         """Returns the next position in a list, and the creation time for the new resource.

@@ -98,17 +98,17 @@ class OwnerChanges(OwnerTable):
         lease: int,
         surroundings: Surroundings = NO_SURROUNDINGS,
         home: str = "",
-        ended: int = 0,
+        ended_at: int = 0,
     ) -> bool:
         """Renews an owner's lease, or begins it if the place has no owner.
 
         Returns False if the place belongs to another owner, even one whose lease has ended, or if the owner
-        has an unexpired lease with another `home`. `ended`: leases until this time have ended in any case.
+        has an unexpired lease with another `home`. `ended_at`: leases until this time have ended in any case.
         """
         now = self._session.now
         about = surroundings.takes, surroundings.host, surroundings.domain, surroundings.port
         return (
-            await self._session.one(RENEW, place, owner, now + lease, *about, home, max(now, ended))
+            await self._session.one(RENEW, place, owner, now + lease, *about, home, max(now, ended_at))
             is not None
         )
 

@@ -117,9 +117,9 @@ class PeopleChanges(PeopleTable):
     async def forget_links(self, subject: str) -> None:
         await self._session.all(DELETE_LINKS, subject)
 
-    async def sweep(self, issuer: str, before: int) -> None:
+    async def sweep(self, issuer: str, cutoff: int) -> None:
         """Removes links that have ended, and people who are not a member of any organization any more."""
         await self._session.all(DELETE_EXPIRED_LINKS, self._session.now)
-        await self._session.all(DELETE_WITHOUT_MEMBERSHIP, before, issuer)
+        await self._session.all(DELETE_WITHOUT_MEMBERSHIP, cutoff, issuer)
         for statement in DELETE_ORPHANED_FACTORS:
             await self._session.all(statement)

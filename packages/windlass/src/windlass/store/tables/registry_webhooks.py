@@ -49,8 +49,8 @@ class RegistryWebhookChanges(RegistryWebhookTable):
     async def add(self, webhook: RegistryWebhookRow) -> None:
         await self._session.all(ADD, *msgspec.structs.astuple(webhook))
 
-    async def set_secret(self, id: str, sealed: bytes) -> None:
-        await self._session.all(SET_SECRET, sealed, id)
+    async def set_secret(self, id: str, sealed_value: bytes) -> None:
+        await self._session.all(SET_SECRET, sealed_value, id)
 
     async def remove(self, id: str) -> None:
         await self._session.all(DELETE, id)
@@ -60,5 +60,5 @@ class RegistryWebhookChanges(RegistryWebhookTable):
         await self._session.all(DELETE_OF_REGISTRY, registry)
 
 
-def _webhook(id: str, org: str, registry: str, created: int, sealed: bytes) -> RegistryWebhookRow:
-    return RegistryWebhookRow(id, org, registry, created, bytes(sealed))
+def _webhook(id: str, org: str, registry: str, created_at: int, sealed_value: bytes) -> RegistryWebhookRow:
+    return RegistryWebhookRow(id, org, registry, created_at, bytes(sealed_value))

@@ -79,11 +79,11 @@ class ResourceTable(Table):
     async def of_parent(self, parent: str, family: str) -> list[Row]:
         return [Row(*row) for row in await self._session.all(OF_PARENT, parent, family)]
 
-    async def large_beside(self, row: Row, least: int) -> tuple[int, int]:
-        """Returns how many bytes the other resources of this family have that are larger than `least`: those
-        of the same parent, and those of the same organization."""
-        of_parent = await self._session.one(LARGE_OF_PARENT, row.parent, row.family, least, row.id)
-        of_org = await self._session.one(LARGE_OF_ORG, row.org, row.family, least, row.id)
+    async def large_beside(self, row: Row, minimum: int) -> tuple[int, int]:
+        """Returns how many bytes the other resources of this family have that are larger than `minimum`:
+        those of the same parent, and those of the same organization."""
+        of_parent = await self._session.one(LARGE_OF_PARENT, row.parent, row.family, minimum, row.id)
+        of_org = await self._session.one(LARGE_OF_ORG, row.org, row.family, minimum, row.id)
         return (of_parent and of_parent[0]) or 0, (of_org and of_org[0]) or 0
 
 

@@ -86,8 +86,10 @@ class RunTable(Table):
         """Returns the deployments whose builds the open runs of a job need."""
         return [row[0] for row in await self._session.all(VERSIONS, job)]
 
-    async def latest(self, job: str, limit: int, newest: int = NEVER) -> list[RunRow]:
-        return [RunRow(*row) for row in await self._session.all(LATEST_UP_TO_NUMBER, job, newest, limit)]
+    async def latest(self, job: str, limit: int, newest_number: int = NEVER) -> list[RunRow]:
+        return [
+            RunRow(*row) for row in await self._session.all(LATEST_UP_TO_NUMBER, job, newest_number, limit)
+        ]
 
     async def awaited_by(self, deployment: str) -> RunRow | None:
         """Returns the last run that a deployment waits for."""
@@ -132,9 +134,9 @@ class RunChanges(RunTable):
         """Deletes a finished run, unless an open deployment waits for it."""
         await self._session.all(DELETE_ENDED, id)
 
-    async def trim(self, job: str, newest: int) -> None:
-        """Deletes finished runs up to number `newest`."""
-        await self._session.all(DELETE_ENDED_UP_TO, job, newest)
+    async def trim(self, job: str, newest_number: int) -> None:
+        """Deletes finished runs up to number `newest_number`."""
+        await self._session.all(DELETE_ENDED_UP_TO, job, newest_number)
 
     async def forget(self, job: str) -> None:
         await self._session.all(DELETE_OF_JOB, job)

@@ -103,23 +103,23 @@ COLUMNS: Final = (
 )
 
 
-def _page(sealed: SealedColumn) -> str:
-    key, count = ", ".join(sealed.key), len(sealed.key)
+def _page(column: SealedColumn) -> str:
+    key, count = ", ".join(column.key), len(column.key)
     return f"""
-SELECT {", ".join((*sealed.key, *sealed.columns))}, {sealed.column} FROM {sealed.table}
-WHERE ({key}) > ({places(count)}) AND {sealed.condition} ORDER BY {key} LIMIT ${count + 1}"""
+SELECT {", ".join((*column.key, *column.columns))}, {column.column} FROM {column.table}
+WHERE ({key}) > ({places(count)}) AND {column.condition} ORDER BY {key} LIMIT ${count + 1}"""
 
 
-def _replace(sealed: SealedColumn) -> str:
-    place = " AND ".join(f"{name} = ${number}" for number, name in enumerate(sealed.key, 2))
+def _replace(column: SealedColumn) -> str:
+    place = " AND ".join(f"{name} = ${number}" for number, name in enumerate(column.key, 2))
     return f"""
-UPDATE {sealed.table} SET {sealed.column} = $1
-WHERE {place} AND {sealed.column} = ${len(sealed.key) + 2} RETURNING {sealed.key[0]}"""
+UPDATE {column.table} SET {column.column} = $1
+WHERE {place} AND {column.column} = ${len(column.key) + 2} RETURNING {column.key[0]}"""
 
 
-def _count(sealed: SealedColumn) -> str:
-    head = f"substr({sealed.column}, 1, {HEAD_BYTES})"
-    return f"SELECT {head}, count(*) FROM {sealed.table} WHERE {sealed.condition} GROUP BY {head}"
+def _count(column: SealedColumn) -> str:
+    head = f"substr({column.column}, 1, {HEAD_BYTES})"
+    return f"SELECT {head}, count(*) FROM {column.table} WHERE {column.condition} GROUP BY {head}"
 
 
 PAGES: Final = {sealed.name: _page(sealed) for sealed in COLUMNS}
@@ -130,10 +130,10 @@ COUNTS: Final = {sealed.name: _count(sealed) for sealed in COLUMNS}
 class SealedTable(Table):
     __slots__ = ()
 
-    async def page(self, sealed: SealedColumn, after: Sequence[str], limit: int) -> list[SealedValue]:
+    async def page(self, column: SealedColumn, after_key: Sequence[str], limit: int) -> list[SealedValue]:
         """Returns up to `limit` values after a primary key, in the order of the keys."""
-        rows = await self._session.all(PAGES[sealed.name], *after, limit)
-        return [_value(sealed, row) for row in rows]
+        rows = await self._session.all(PAGES[column.name], *after_key, limit)
+        return [_value(column, row) for row in rows]
 
     async def counts(self) -> Mapping[bytes, int]:
         """Returns the number of values by their first bytes, which identify the key. Slow, because it reads
@@ -149,14 +149,14 @@ class SealedChanges(SealedTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def replace(self, sealed: SealedColumn, old: SealedValue, value: bytes) -> bool:
+    async def replace(self, column: SealedColumn, old_value: SealedValue, value: bytes) -> bool:
         """Replaces a sealed value. Returns False if the value was changed or removed meanwhile."""
-        statement = REPLACE[sealed.name]
-        return await self._session.one(statement, value, *old.key, old.value) is not None
+        statement = REPLACE[column.name]
+        return await self._session.one(statement, value, *old_value.key, old_value.value) is not None
 
 
-def _value(sealed: SealedColumn, row: Sequence[str | bytes]) -> SealedValue:
+def _value(column: SealedColumn, row: Sequence[str | bytes]) -> SealedValue:
     *texts, value = row
-    count = len(sealed.key)
-    values = dict(zip(sealed.columns, map(str, texts[count:]), strict=True))
-    return SealedValue(tuple(map(str, texts[:count])), sealed.owner(**values), bytes(value))  # type: ignore[arg-type]
+    count = len(column.key)
+    values = dict(zip(column.columns, map(str, texts[count:]), strict=True))
+    return SealedValue(tuple(map(str, texts[:count])), column.owner(**values), bytes(value))  # type: ignore[arg-type]

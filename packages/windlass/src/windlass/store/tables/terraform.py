@@ -139,14 +139,14 @@ class TerraformChanges(TerraformTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def add(self, version: StateVersion, sealed: bytes, keep: int) -> None:
-        """Adds the newest version, and removes all but the last `keep` versions."""
+    async def add(self, version: StateVersion, sealed_value: bytes, keep_count: int) -> None:
+        """Adds the newest version, and removes all but the last `keep_count` versions."""
         values = (getattr(version, name) for name in StateVersion.__struct_fields__)
-        await self._session.all(ADD, *values, sealed)
-        await self._session.all(DELETE_UP_TO, version.service, version.number - keep)
+        await self._session.all(ADD, *values, sealed_value)
+        await self._session.all(DELETE_UP_TO, version.service, version.number - keep_count)
 
-    async def note_shown(self, id: str, sealed: bytes) -> None:
-        await self._session.all(SET_SHOWN_RESOURCES, sealed, id)
+    async def note_shown(self, id: str, sealed_value: bytes) -> None:
+        await self._session.all(SET_SHOWN_RESOURCES, sealed_value, id)
 
     async def take_lock(self, lock: StateLock) -> None:
         await self._session.all(ADD_LOCK, *(getattr(lock, name) for name in StateLock.__struct_fields__))
@@ -154,10 +154,10 @@ class TerraformChanges(TerraformTable):
     async def release_lock(self, service: str) -> None:
         await self._session.all(DELETE_LOCK, service)
 
-    async def put_plan(self, plan: StoredPlan, keep: int) -> None:
-        """Stores a plan, and removes all but the last `keep` plans of its service."""
+    async def put_plan(self, plan: StoredPlan, keep_count: int) -> None:
+        """Stores a plan, and removes all but the last `keep_count` plans of its service."""
         await self._session.all(PUT_PLAN, *(getattr(plan, name) for name in StoredPlan.__struct_fields__))
-        await self._session.all(DELETE_OLD_PLANS, plan.service, plan.service, keep)
+        await self._session.all(DELETE_OLD_PLANS, plan.service, plan.service, keep_count)
 
     async def forget(self, service: str) -> None:
         for statement in DELETE_OF_SERVICE:

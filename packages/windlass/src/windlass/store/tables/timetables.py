@@ -42,9 +42,9 @@ class TimetableTable(Table):
         """Returns the due timetables, the longest overdue first."""
         return [TimetableRow(*row) for row in await self._session.all(DUE, until, limit)]
 
-    async def after(self, moment: int) -> list[TimetableRow]:
+    async def after(self, timestamp: int) -> list[TimetableRow]:
         """Returns the timetables that are due later."""
-        return [TimetableRow(*row) for row in await self._session.all(AFTER, moment, NEVER)]
+        return [TimetableRow(*row) for row in await self._session.all(AFTER, timestamp, NEVER)]
 
     async def next_due(self) -> int | None:
         """Returns the time when the next timetable is due; None if there are none."""
@@ -59,8 +59,8 @@ class TimetableChanges(TimetableTable):
     async def set(self, row: TimetableRow) -> None:
         await self._session.all(SET, *msgspec.structs.astuple(row))
 
-    async def move(self, job: str, due: int) -> None:
-        await self._session.all(SET_DUE, due, job)
+    async def move(self, job: str, due_at: int) -> None:
+        await self._session.all(SET_DUE, due_at, job)
 
     async def forget(self, job: str) -> None:
         await self._session.all(DELETE_OF_JOB, job)

@@ -144,12 +144,12 @@ REMOVE_QUEUE: Final = "DELETE FROM queue WHERE cluster = $1"
 
 
 def _values_of(
-    kind: str, id: str, due: int, org: str, queue: int | None = None, *, builds: bool = False
+    kind: str, id: str, due_at: int, org: str, queue: int | None = None, *, builds: bool = False
 ) -> tuple[str | int, ...]:
     """Returns the values of the statement `SCHEDULE`."""
     usual = _QUEUES.get(kind, Queue.QUICK)
     number = usual if queue is None else queue
-    return id, kind, due, secrets.randbits(48), org, number, builds_beside(1) if builds else 1
+    return id, kind, due_at, secrets.randbits(48), org, number, builds_beside(1) if builds else 1
 
 
 class WorkTable(Table):
@@ -167,29 +167,29 @@ class WorkTable(Table):
         queue: int,
         limit: int,
         now: int,
-        only: Idle | None = None,
+        only_idle: Idle | None = None,
         free_slots: Mapping[str, int] = NO_LIMITS,
     ) -> tuple[list[str], set[str]]:
         """Returns the ids of the next pieces to claim, and the ids of all pieces whose lease has ended.
 
-        `only`: considers only organizations or environments without running work. `free_slots`: how many more
-        pieces may be claimed, by turn key (see `turn_key`).
+        `only_idle`: considers only organizations or environments without running work. `free_slots`: how many
+        more pieces may be claimed, by turn key (see `turn_key`).
         """
         rows = await self._session.all(FRONT, now, queue, _MAX_FRONT_PIECES)
         turns = ClaimOrder({row[3]: row[1] for row in rows if row[0] == "held"}, free_slots)
         ended = [Due(*row[1:]) for row in rows if row[0] == "ended"]
         front = [Due(*row[1:]) for row in rows if row[0] == "waiting"]
         if len(front) < _MAX_FRONT_PIECES:
-            turns.add([*ended, *front], whole=True)
+            turns.add([*ended, *front], is_complete=True)
         else:
             # If enough of these organizations have no running work, no other organization can come before
             # them.
-            turns.add([*(piece for piece in ended if piece <= front[-1]), *front], whole=False)
+            turns.add([*(piece for piece in ended if piece <= front[-1]), *front], is_complete=False)
             if turns.idle() < limit:
                 firsts = await self._session.all(FIRST_OF_ENVIRONMENTS, queue, now)
                 turns.add_firsts([*ended, *(Due(*row) for row in firsts if row[0] is not None)])
         taken: list[str] = []
-        while len(taken) < limit and (piece := turns.take(only)):
+        while len(taken) < limit and (piece := turns.take(only_idle)):
             taken.append(piece.id)
             if turns.lacks(piece.key):
                 rows = await self._session.all(OF_ORG, queue, piece.key, now, _MAX_FRONT_PIECES + limit)
@@ -212,7 +212,7 @@ class WorkChanges(WorkTable):
         self,
         kind: str,
         id: str,
-        due: int | None = None,
+        due_at: int | None = None,
         org: str = "",
         queue: int | None = None,
         environment: str = "",
@@ -225,7 +225,7 @@ class WorkChanges(WorkTable):
         cluster. With `builds`, it waits in the build queue of that cluster. The environments of an
         organization take turns: the piece counts for its `environment`.
         """
-        moment = self._session.now if due is None else due
+        moment = self._session.now if due_at is None else due_at
         key = turn_key(org, environment)
         await self._session.all(SCHEDULE, *_values_of(kind, id, moment, key, queue, builds=builds))
         self._session.nudge("work")
@@ -243,21 +243,21 @@ class WorkChanges(WorkTable):
         limit: int,
         queue: int = Queue.RECONCILE,
         owner: PlaceHolder | None = None,
-        only: Idle | None = None,
+        only_idle: Idle | None = None,
         free_slots: Mapping[str, int] = NO_LIMITS,
     ) -> list[Claim]:
         """Claims due work in the fair order of `claim_order`.
 
-        `owner`: claims nothing unless this server owns the place now. `only`: considers only organizations or
-        environments without running work. `free_slots`: how many more pieces may be claimed, by turn key.
-        Pieces with an unexpired lease stay with their workers.
+        `owner`: claims nothing unless this server owns the place now. `only_idle`: considers only
+        organizations or environments without running work. `free_slots`: how many more pieces may be claimed,
+        by turn key. Pieces with an unexpired lease stay with their workers.
         """
         claims: list[Claim] = []
         while (missing := min(_AT_ONCE, limit - len(claims))) > 0:
             now = self._session.now
             claimed = Counter(claim.key for claim in claims)
             left = {key: most_of_it - claimed[key] for key, most_of_it in free_slots.items()}
-            pieces, ended = await self.next_pieces(queue, missing, now, only, left)
+            pieces, ended = await self.next_pieces(queue, missing, now, only_idle, left)
             taken = await self._claim_pieces(pieces, lease, owner)
             claims += (replace(claim, is_taken_over=claim.id in ended, queue=queue) for claim in taken)
             if len(taken) < missing:
@@ -295,28 +295,28 @@ class WorkChanges(WorkTable):
         if await self._session.one(DELETE_DONE, claim.id, claim.epoch, NEVER) is None:
             await self.reschedule(claim, self._session.now)
 
-    async def reschedule(self, claim: Claim, due: int, attempts: int = 0) -> bool:
+    async def reschedule(self, claim: Claim, due_at: int, attempts: int = 0) -> bool:
         """Releases the claim, and makes the work due at a time, or earlier if it is requested.
 
         `attempts`: number of failed attempts so far. Returns whether the claim was still valid.
         """
-        released = await self._session.one(RESCHEDULE, due, attempts, claim.id, claim.epoch)
+        released = await self._session.one(RESCHEDULE, due_at, attempts, claim.id, claim.epoch)
         self._session.nudge("work")
         return released is not None
 
-    async def leave_to_builds(self, claim: Claim, since: int) -> None:
-        """Releases the claim, and moves the work to the queue of builds, with `since` as the start of its
-        wait."""
+    async def leave_to_builds(self, claim: Claim, start_time: int) -> None:
+        """Releases the claim, and moves the work to the queue of builds, with `start_time` as the start of
+        its wait."""
         queue = builds_beside(claim.queue)
-        await self._session.all(LEAVE_TO_BUILDS, queue, since, claim.id, claim.epoch)
+        await self._session.all(LEAVE_TO_BUILDS, queue, start_time, claim.id, claim.epoch)
         self._session.nudge("work")
 
-    async def bring_nearer(self, moment: int) -> None:
-        """Makes work due now that is due after `moment`, and ends leases that end after it. Deliveries stay
-        as they are, because they may wait longer."""
+    async def bring_nearer(self, timestamp: int) -> None:
+        """Makes work due now that is due after `timestamp`, and ends leases that end after it. Deliveries
+        stay as they are, because they may wait longer."""
         now = self._session.now
-        await self._session.all(SET_DUE_EARLIER, now, "deliver", moment, NEVER)
-        await self._session.all(END_LEASES, now, moment)
+        await self._session.all(SET_DUE_EARLIER, now, "deliver", timestamp, NEVER)
+        await self._session.all(END_LEASES, now, timestamp)
 
     async def forget(self, id: str) -> None:
         await self._session.all(DELETE, id)

@@ -90,11 +90,11 @@ _NO_DATABASE = Template("""<section class="card" aria-labelledby="none">
 </section>""")
 
 
-def page(kept: str, facts: Sequence[tuple[str, str]], docs: str) -> str:
+def page(kept_id: str, facts: Sequence[tuple[str, str]], docs: str) -> str:
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts)
     safe = docs if docs.startswith(("https://", "http://")) else ""
     links = f'<p><a href="{escape(safe)}">The reference of the API</a></p>' if safe else ""
-    return _PAGE.substitute(style=_STYLE, kept=kept, facts=rows, links=links)
+    return _PAGE.substitute(style=_STYLE, kept=kept_id, facts=rows, links=links)
 
 
 def book(count: int, entries: Sequence[Entry]) -> str:

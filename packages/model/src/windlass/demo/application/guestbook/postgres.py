@@ -62,7 +62,7 @@ class DatabaseConnection:
     def _send(self, kind: bytes, body: bytes) -> None:
         self._socket.sendall(kind + struct.pack("!I", len(body) + 4) + body)
 
-    def _until(self, last: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def _until(self, terminator: bytes) -> Iterator[tuple[bytes, bytes]]:
         while True:
             head = self._input.read(5)
             if len(head) < 5:
@@ -72,7 +72,7 @@ class DatabaseConnection:
                 fields = {part[:1]: part[1:].decode() for part in body.split(b"\0") if part}
                 raise DatabaseError(fields.get(b"M", "the server refused"))
             yield kind, body
-            if kind == last:
+            if kind == terminator:
                 return
 
 

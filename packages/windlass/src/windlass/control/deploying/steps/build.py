@@ -53,16 +53,16 @@ async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
         await ledger.fail(message, State.BUILD_ERROR)
 
 
-async def _note_commit(ledger: Ledger, fetched: FetchedCommit) -> None:
+async def _note_commit(ledger: Ledger, fetched_commit: FetchedCommit) -> None:
     """Records the commit of a failed build. A successful build records it with its result."""
 
     async def write(tx: Tx) -> None:
         current = await ledger.current(tx)
         details = particulars(current)
-        details.commit, details.branch = fetched.commit, fetched.branch
+        details.commit, details.branch = fetched_commit.commit, fetched_commit.branch
         await move(tx, current, Progress(current.status), details)
 
-    if fetched.commit:
+    if fetched_commit.commit:
         await ledger.ctx.store.write(write)
 
 

@@ -43,7 +43,7 @@ async def keep(ledger: Ledger) -> None:
         return
     seen = await refresh(ctx, ledger.service.id)
     # No deployment waits or is in progress, so only this generation may run.
-    await retire_others(ctx, workload, status.deployments, seen=seen)
+    await retire_others(ctx, workload, status.deployments, known_instances=seen)
     if health := health_of(workload, seen, status, is_newest=await _is_newest(ledger)):
         await ledger.note_health(workload, *health)
     await _note_instances(ledger, Observation(tuple(seen)).of(workload.generation))

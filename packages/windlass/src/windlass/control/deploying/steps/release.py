@@ -62,30 +62,34 @@ async def release(ledger: Ledger) -> None:
         await ctx.point("switched")
         seen = await refresh(ctx, service.id)
         await ctx.point("routed")
-    await retire_others(ctx, new, new.generation, seen=seen)
+    await retire_others(ctx, new, new.generation, known_instances=seen)
     await ledger.succeed(await check_first_page(ctx, new, seen))
     await prune(ledger)
     await remove_former(ctx, new, old)
 
 
-async def _bring_up(ledger: Ledger, new: Workload, old: Workload | None, count: int) -> Workload | None:
+async def _bring_up(
+    ledger: Ledger, new_workload: Workload, old_workload: Workload | None, count: int
+) -> Workload | None:
     """Returns the workload once all instances are healthy, with the port on which the program listens.
     Returns None if the deployment failed; the old generation then serves."""
     failure, has_moved = particulars(ledger.deployment).message, False
     while not failure:
         try:
-            await run_release_command(ledger, new)
-            await bring_up(ledger.ctx, new, old, count, ledger.check_claim, ledger.note_waiting)
-            return new
+            await run_release_command(ledger, new_workload)
+            await bring_up(
+                ledger.ctx, new_workload, old_workload, count, ledger.check_claim, ledger.note_waiting
+            )
+            return new_workload
         except ListensElsewhere as elsewhere:
             if not has_moved:
-                new, has_moved = await _take_over(ledger, new, elsewhere), True
+                new_workload, has_moved = await _take_over(ledger, new_workload, elsewhere), True
                 continue
             failure = str(elsewhere)  # the program chooses another port at each start
         except ReleaseFailed as failed:
             failure = str(failed)
         await ledger.give_up(failure)
-    await _take_down(ledger, new, old, count, failure)
+    await _take_down(ledger, new_workload, old_workload, count, failure)
     return None
 
 
@@ -102,15 +106,21 @@ async def _take_over(ledger: Ledger, workload: Workload, elsewhere: ListensElsew
     return await ledger.refreeze(with_port(workload, elsewhere.port))
 
 
-async def _take_down(ledger: Ledger, new: Workload, old: Workload | None, count: int, failure: str) -> None:
+async def _take_down(
+    ledger: Ledger, new_workload: Workload, old_workload: Workload | None, count: int, failure: str
+) -> None:
     ctx = ledger.ctx
-    await take_down(ctx, new, old, count, ledger.check_claim)
+    await take_down(ctx, new_workload, old_workload, count, ledger.check_claim)
     of_command = await release_output(ledger)
-    output = (of_command or await last_output(ctx, new.service, new.deployment, LOOKED_AT)).splitlines()
+    output = (
+        of_command or await last_output(ctx, new_workload.service, new_workload.deployment, LOOKED_AT)
+    ).splitlines()
     if of_command and (remedy := remedy_of("", "the release command", output)):
         failure = f"{remedy}. {failure}"
     former = await _former_failures(ledger)
-    await ledger.fail(with_remedy(failure, new.name, output, former), output="\n".join(output[-LAST_LINES:]))
+    await ledger.fail(
+        with_remedy(failure, new_workload.name, output, former), output="\n".join(output[-LAST_LINES:])
+    )
 
 
 async def _former_failures(ledger: Ledger) -> list[str]:
