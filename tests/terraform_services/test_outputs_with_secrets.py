@@ -3,8 +3,6 @@ sensitive; and very many resources."""
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 import pytest
 
