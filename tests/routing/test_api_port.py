@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -34,10 +35,11 @@ SLEEPER = "import time\ntime.sleep(1000)\n"
 
 
 @contextlib.asynccontextmanager
-async def server(folder: Path, port: int) -> AsyncIterator[ApiSockets]:
+async def server(folder: Path, port: int, *, has_others: bool = False) -> AsyncIterator[ApiSockets]:
     """Listens as a server does. It ends as one that is killed."""
     kept = await asyncio.to_thread(take_sockets, folder, HOST, port) or {(HOST, port): listen(HOST, port)}
-    sockets = ApiSockets(folder, HOST, kept)
+    sockets = ApiSockets(folder, HOST, kept, has_others=has_others)
+    sockets.listening.listen()
     keeping = asyncio.create_task(sockets.keep())
     await until_true(lambda: is_kept(folder, port))
     try:
@@ -145,6 +147,32 @@ async def test_while_no_server_runs_api_requests_get_503_after_a_wait(
             writer.close()
     finally:
         door.close()
+
+
+async def test_beside_other_servers_connections_are_refused_after_a_wait_and_the_port_stays_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A proxy then repeats changes at another server, which it does not after an answer."""
+    monkeypatch.setattr(api_listener, "WAIT_SECONDS", 0.0)
+    port = free_ports.free_port()
+    door = ApiListener(tmp_path, {})
+    try:
+        async with server(tmp_path, port, has_others=True):
+            pass
+        await until(lambda: is_refused(port))
+        assert not is_free(port)
+        async with server(tmp_path, port, has_others=True) as after:
+            _, writer = await asyncio.open_connection(HOST, port)
+            accepted, _ = await asyncio.get_running_loop().sock_accept(after.listening)
+            accepted.close()
+            writer.close()
+    finally:
+        door.close()
+
+
+def is_refused(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex((HOST, port)) == errno.ECONNREFUSED
 
 
 @pytest.mark.nightly

@@ -5,7 +5,8 @@ and steal the tokens of API clients.
 
 Only servers accept API requests. Without a server, connections wait in the accept queue; after `WAIT_SECONDS`
 seconds, the gateway answers each connection with status 503. The gateway does not read the request: the
-kernel discards its bytes.
+kernel discards its bytes. If other servers may answer instead, connections are refused after this time: a
+proxy then repeats a change at another server, which it does not after an answer. The port stays bound.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class ApiListener:
         self._loop = asyncio.get_running_loop()
         self._kept = inherited_sockets
         self._servers: dict[Channel[FromServer], ConnectedServer] = {}
+        self._with_others: frozenset[tuple[str, int]] = frozenset()
+        """Addresses of a server beside which other servers may answer."""
         self._waiting: asyncio.TimerHandle | None = None
         self._answering: set[socket.socket] = set()
         """Listening sockets whose connections are answered with status 503."""
@@ -131,10 +134,13 @@ class ApiListener:
         for at in gone:
             self._kept.pop(at).close()
 
-    def keep(self, copies: Places, keeper: ConnectedServer) -> None:
+    def keep(self, copies: Places, keeper: ConnectedServer, *, has_others: bool = False) -> None:
         """Stores the sockets that a server has sent. Closes the sockets of earlier servers, unless another
         server is connected: several servers may share a gateway."""
         keeper.places = frozenset(copies)
+        self._with_others -= keeper.places
+        if has_others:
+            self._with_others |= keeper.places
         self._stop_refusing()
         if not any(server.places for server in self._servers.values() if server is not keeper):
             self._close_unused_ports([at for at in self._kept if at not in copies])
@@ -150,18 +156,21 @@ class ApiListener:
         if self._waiting is None and self._idle_sockets():
             self._waiting = self._loop.call_later(WAIT_SECONDS, self._refuse)
 
-    def _idle_sockets(self) -> list[socket.socket]:
+    def _idle_sockets(self) -> Places:
         places = self._served_places()
-        return [held for at, held in self._kept.items() if at not in places and _is_listening(held)]
+        return {at: held for at, held in self._kept.items() if at not in places and _is_listening(held)}
 
     def _served_places(self) -> set[tuple[str, int]]:
         return {at for server in self._servers.values() for at in server.places}
 
     def _refuse(self) -> None:
         self._waiting = None
-        for held in self._idle_sockets():
-            self._answering.add(held)
-            self._loop.add_reader(held.fileno(), self._accept_client, held)
+        for at, held in self._idle_sockets().items():
+            if at in self._with_others:
+                _stop_listening(held)
+            else:
+                self._answering.add(held)
+                self._loop.add_reader(held.fileno(), self._accept_client, held)
 
     def _stop_refusing(self) -> None:
         for held in self._answering:
@@ -205,12 +214,21 @@ class ConnectedServer:
                 self.channel.send(self._door.offer(message, offered), offered)
             case KeepSockets():
                 copies = zip(message.places, files, strict=True)
-                self._door.keep({at: socket.socket(fileno=file) for at, file in copies}, self)
+                sockets = {at: socket.socket(fileno=file) for at, file in copies}
+                self._door.keep(sockets, self, has_others=message.has_others)
 
 
 def _is_listening(listener: socket.socket) -> bool:
     """Returns whether a socket listens. A socket that is only bound reserves its port."""
     return bool(listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+
+
+def _stop_listening(listener: socket.socket) -> None:
+    """Refuses connections until the next server listens again. Clearing the option keeps other programs from
+    binding the port meanwhile."""
+    with suppress(OSError):
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 async def _answer_unavailable(connection: socket.socket) -> None:

@@ -72,10 +72,12 @@ class ApiSockets:
         sockets: Mapping[tuple[str, int], socket.socket],
         *,
         were_kept: bool = False,
+        has_others: bool = False,
     ) -> None:
         """`sockets`: the listening socket, and the reserving socket of the other address family if the
-        gateway kept one."""
+        gateway kept one. `has_others`: see `KeepSockets`."""
         self._folder = folder
+        self._has_others = has_others
         self.were_kept = were_kept
         port = next(iter(sockets))[1]
         self.listening = sockets[host, port]
@@ -104,7 +106,7 @@ class ApiSockets:
         channel = Channel(connection, decoder, lambda *_: None, lost.set)
         files = [os.dup(held.fileno()) for held in self._places.values()]
         try:
-            channel.send(KeepSockets(tuple(self._places)), files)
+            channel.send(KeepSockets(tuple(self._places), self._has_others), files)
             await lost.wait()
         finally:
             with suppress(OSError):

@@ -248,6 +248,8 @@ class KeepSockets(Struct, frozen=True, tag=True):
     """Carries copies of the sockets at which a server accepts from now on."""
 
     places: tuple[tuple[str, int], ...]
+    has_others: bool = False
+    """Whether other servers may answer the same requests. Clients are refused while this server is away."""
 
 
 class KeptSockets(Struct, frozen=True, tag=True):

@@ -126,15 +126,16 @@ def take_port(settings: Settings) -> ApiSockets:
 
     Uses the socket that the gateway has kept since the last server, or creates a new one.
     """
-    folder = folder_of(settings.data_dir)
+    folder, has_others = folder_of(settings.data_dir), bool(settings.database_url)
     try:
         kept = take_sockets(folder, settings.host, settings.port)
         if kept:
-            return ApiSockets(folder, settings.host, kept, were_kept=True)
+            return ApiSockets(folder, settings.host, kept, were_kept=True, has_others=has_others)
         listening = listen(settings.host, settings.port)
     except (OSError, PortInUse) as error:
         raise cannot_listen(settings, error) from error
-    return ApiSockets(folder, settings.host, {(settings.host, listening.getsockname()[1]): listening})
+    sockets = {(settings.host, listening.getsockname()[1]): listening}
+    return ApiSockets(folder, settings.host, sockets, has_others=has_others)
 
 
 async def _report(settings: Settings, reads: Reads, *, is_first: bool) -> None:
