@@ -12,6 +12,7 @@ import pytest
 
 from tests.operate.installations import apart, contents, elsewhere, furnish, settings_of, stopped
 from tests.world import HandClock, make_world
+from windlass.base.filelock import try_lock
 from windlass.config import DATABASE, Settings
 from windlass.install.key import WrongKey, load_encryption
 from windlass.operate.backup import backup, restore
@@ -160,6 +161,17 @@ async def test_a_backup_file_is_private_and_no_temporary_file_remains(furnished,
     await backup(settings_of(furnished), file)
     assert file.stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["all.zip"]
+
+
+async def test_a_backup_removes_what_killed_backups_have_left_in_its_folder(furnished, tmp_path):
+    names = (".1.zip.0123abcd.partial", ".2.zip.0123abcd.partial", ".3.txt.0123abcd.partial")
+    killed, under_way, other = (tmp_path / name for name in names)
+    for file, content in ((killed, b"PK"), (under_way, b"PK"), (other, b"notes")):
+        file.write_bytes(content)
+    with under_way.open("rb") as writing:
+        assert try_lock(writing.fileno())
+        await backup(settings_of(furnished), tmp_path / "4.zip")
+    assert [file.exists() for file in (killed, under_way, other)] == [False, True, True]
 
 
 async def test_a_failed_backup_leaves_the_existing_file_unchanged(furnished, tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from windlass.base.atomic_files import move, sync
 from windlass.base.cleanup import on_failure
 from windlass.base.clock import Clock, SystemClock, stamp
 from windlass.base.encryption import Encryption
+from windlass.base.filelock import try_lock
 from windlass.base.isolation.users import Users, range_of
 from windlass.base.log import log
 from windlass.base.subprocesses import in_thread
@@ -45,6 +47,9 @@ AFTER_RESTORE: Final = (
     "too: remove again what was removed since."
 )
 _OPEN_OURS = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_BEGINNINGS: Final = (b"", b"PK")
+"""The first bytes of a backup, which is a zip archive; none if it was killed before them."""
+_PARTIAL_PATTERN: Final = re.compile(r"\..+\.[0-9a-f]{8}\.partial")
 
 
 async def backup(settings: Settings, file: Path, clock: Clock | None = None) -> Manifest:
@@ -217,9 +222,11 @@ def _logs(writer: ArchiveWriter, folder: Path) -> Iterator[ArchiveFile]:
 def _write_then_rename(file: Path) -> Iterator[IO[bytes]]:
     """Opens a temporary file for writing, and renames it to `file` after it was written to the disk
     completely."""
+    _remove_partial_files(file.absolute().parent)
     partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}.partial")
     try:
         with os.fdopen(os.open(partial, _OPEN_OURS, 0o600), "wb") as written:
+            try_lock(written.fileno())
             yield written
             written.flush()
             os.fsync(written.fileno())
@@ -227,6 +234,15 @@ def _write_then_rename(file: Path) -> Iterator[IO[bytes]]:
         sync(file.parent)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _remove_partial_files(folder: Path) -> None:
+    """Removes what killed backups have left in a folder. The kernel released their locks."""
+    for left in folder.glob(".*.partial"):
+        if _PARTIAL_PATTERN.fullmatch(left.name):
+            with contextlib.suppress(OSError), left.open("rb") as file:
+                if file.read(2) in _BEGINNINGS and try_lock(file.fileno()):
+                    left.unlink()
 
 
 @contextlib.contextmanager
