@@ -136,7 +136,7 @@ def listening(*places: tuple[str, int]) -> dict[str, str]:
 
 def web_port() -> int:
     """Returns a free port of this machine that is not one of a well-known server of another kind."""
-    return next(port for port in iter(free_port, 0) if port not in readiness._NOT_HTTP)
+    return next(port for port in iter(free_port, 0) if port not in readiness._NON_HTTP_PORTS)
 
 
 @pytest.mark.parametrize(("code", "advice"), [row[1:] for row in PYTHONS], ids=[row[0] for row in PYTHONS])

@@ -12,11 +12,11 @@ from msgspec import Struct
 from windlass.terminal.tables import COLUMN_GAP, room, table
 
 _COLUMN_TITLES: Final = ("METRIC", "NOW", "HIGHEST")
-_BLOCKS: Final = "▁▂▃▄▅▆▇█"
+_BLOCK_CHARACTERS: Final = "▁▂▃▄▅▆▇█"
 _WIDEST, _NARROWEST = 60, 9
 _MAX_HOURS: Final = 48
 """Hours up to which a time is told in hours."""
-_PERCENTILES: Final = ("p50", "p90", "p99")
+_PERCENTILE_NAMES: Final = ("p50", "p90", "p99")
 
 Numbers = Sequence[float | None]
 
@@ -70,7 +70,8 @@ def course(values: Numbers, width: int) -> str:
     highest = [_max_number(values[first : first + step]) for first in range(0, len(values), step)]
     top = _max_number(highest) or 1
     return "".join(
-        " " if number is None else _BLOCKS[round(number / top * (len(_BLOCKS) - 1))] for number in highest
+        " " if number is None else _BLOCK_CHARACTERS[round(number / top * (len(_BLOCK_CHARACTERS) - 1))]
+        for number in highest
     )
 
 
@@ -89,5 +90,5 @@ def _rows_of(metrics: Mapping[str, Any]) -> Iterator[MetricRow]:
     if requests := metrics["requests"]:
         for name, rates in requests["by_status"].items():
             yield MetricRow(f"requests {name}", rates, "{:.2f}/s")
-        for name in _PERCENTILES:
+        for name in _PERCENTILE_NAMES:
             yield MetricRow(f"latency {name}", requests[name], "{:.0f} ms")

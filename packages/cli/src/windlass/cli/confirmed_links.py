@@ -22,7 +22,7 @@ from windlass.cli.user_folders import settings_folder
 from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.tables import plain
 
-_FOLDER: Final = "links"
+_LINK_FOLDER: Final = "links"
 
 
 def note_link(folder: Path, link: FolderLink) -> None:
@@ -59,7 +59,7 @@ def _is_noted(link: LinkedFolder) -> bool:
 
 
 def _confirmation_file(folder: Path) -> Path:
-    return settings_folder() / _FOLDER / hashlib.sha256(bytes(folder.resolve())).hexdigest()
+    return settings_folder() / _LINK_FOLDER / hashlib.sha256(bytes(folder.resolve())).hexdigest()
 
 
 def _confirmation_content(folder: Path, link: FolderLink) -> bytes:

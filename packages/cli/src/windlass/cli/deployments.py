@@ -27,7 +27,7 @@ from windlass.terminal.tables import paint, plain
 
 _MAX_LOG_LINES: Final = 20
 _FAILED_SUFFIX: Final = "ERROR"
-_STOPPED: Final = "STOPPED"
+_STOPPED_STATE: Final = "STOPPED"
 _UNBEGUN_PROGRESS: Final = {Progress.QUEUED, Progress.CANCELED, Progress.SUPERSEDED}
 
 
@@ -164,7 +164,7 @@ def is_gone(problem: Exception) -> bool:
 
 def _deployment_advice(name: str, deployment: Mapping[str, Any]) -> str:
     """Returns the advice for a deployment that was cancelled, failed, or could not be cancelled in time."""
-    what = f"{_VERBS[Do(deployment['action'])]} {name} again"
+    what = f"{_ACTION_VERBS[Do(deployment['action'])]} {name} again"
     match deployment["status"]:
         case Progress.FAILED:
             return f"fix this and {what}"
@@ -175,7 +175,7 @@ def _deployment_advice(name: str, deployment: Mapping[str, Any]) -> str:
 
 
 _SET_FIELD_PATTERN: Final = re.compile(r"Set ([a-z_]+)(\[0\]\.internal_port)? to ([A-Z]+|[0-9]+)\b")
-_VERBS: Final[Mapping[Do, str]] = {
+_ACTION_VERBS: Final[Mapping[Do, str]] = {
     Do.DEPLOY: "deploy",
     Do.RUN: "deploy",
     Do.RESTART: "restart",
@@ -211,7 +211,7 @@ def summary(ended_deployment: EndedDeployment, url: str, *, lacks_port: bool = F
     if deployment.get("state") == _FAILED_SUFFIX:  # the service failed after the deployment had succeeded
         command = f"windlass logs {quote(name)}"
         return f"Look at its log, with `{command}`: {name} was deployed, and fails now ({facts})"
-    if deployment.get("state") == _STOPPED:  # its settings ask for no instances
+    if deployment.get("state") == _STOPPED_STATE:  # its settings ask for no instances
         again = f"windlass scale {quote(name)}=1"
         return f"{name} is stopped: 0 instances ({facts}). Start one with: {again}"
     nowhere = "live, without a public address"

@@ -20,7 +20,7 @@ from windlass.core.words.naming import kebab
 
 Path = tuple[str, ...]
 JSON: Final = "json"
-_SCALARS: Mapping[type[types.Type], type] = {
+_SCALAR_TYPES: Mapping[type[types.Type], type] = {
     types.StrType: str,
     types.IntType: int,
     types.FloatType: float,
@@ -28,7 +28,7 @@ _SCALARS: Mapping[type[types.Type], type] = {
 }
 
 
-_FILES: Final = frozenset({"hidden", "redacted", "several_lines"})
+_FILE_MARKERS: Final = frozenset({"hidden", "redacted", "several_lines"})
 """Annotations of fields whose value may be read from a file."""
 
 
@@ -118,7 +118,7 @@ def _field(path: Path, kind: types.Type, extra: Mapping[str, Any], default: Any,
         refers=str(extra.get("refers") or extra.get("names", "")),
         default=default if scalar is not None and default is not UNSET else NODEFAULT,
         required=required,
-        is_read_from_files=scalar is str and not choices and not _FILES.isdisjoint(extra),
+        is_read_from_files=scalar is str and not choices and not _FILE_MARKERS.isdisjoint(extra),
         short=ShortForm(*extra["short_form"]) if "short_form" in extra else None,
     )
 
@@ -130,7 +130,7 @@ def _scalar(kind: types.Type) -> tuple[type | None, tuple[str, ...]]:
         case types.EnumType(cls=cls):
             return str, tuple(str(member.value) for member in cls)
         case _:
-            return _SCALARS.get(type(kind)), ()
+            return _SCALAR_TYPES.get(type(kind)), ()
 
 
 def _without_null(kind: types.Type) -> tuple[types.Type, dict[str, Any]]:

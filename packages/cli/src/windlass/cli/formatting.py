@@ -19,7 +19,7 @@ STATE_FIELDS: Final = ("state", "status")
 SERVING_AFTER_ERROR: Final = "ERROR, serving"
 """The state of a service whose last deployment failed but whose earlier instances still serve."""
 _TIME_WITH_ZONE_PATTERN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+_TIME_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _MAX_RELATIVE_SECONDS: Final = 60 * 86_400
 """Seconds up to which a time is shown relative to now. Other times are shown as a date."""
 
@@ -53,7 +53,7 @@ def ago(when: datetime, now: float) -> str:
     seconds = int(now - when.timestamp())
     if abs(seconds) >= _MAX_RELATIVE_SECONDS:
         return f"{when.astimezone():%Y-%m-%d}"
-    unit, size = next((unit for unit in _UNITS if abs(seconds) >= unit[1]), _UNITS[-1])
+    unit, size = next((unit for unit in _TIME_UNITS if abs(seconds) >= unit[1]), _TIME_UNITS[-1])
     count = abs(seconds) // size
     return f"{count} {unit} ago" if seconds >= 0 else f"in {count} {unit}"
 

@@ -20,7 +20,7 @@ NEVER_UPLOADED: Final = frozenset(
 )
 """Names that are never uploaded: version histories, installed packages, and secrets of this machine."""
 _LOCAL_SECRETS_PATTERN: Final = re.compile(r"\.env\..+\.local")
-_FOLDERS: Final = "(?:[^/]+/)*"
+_ANY_FOLDERS_PATTERN: Final = "(?:[^/]+/)*"
 _UPLOADED_FOR_DOCKER: Final = ("Dockerfile", DOCKERIGNORE)
 
 
@@ -68,7 +68,7 @@ def _git_rule(line: str, folder: str) -> IgnoreRule | None:
     if not line:
         return None
     begins_here = "/" in line
-    anywhere = "" if begins_here else _FOLDERS
+    anywhere = "" if begins_here else _ANY_FOLDERS_PATTERN
     return IgnoreRule(folder + anywhere + _expression(line.lstrip("/")), back, folders_only)
 
 
@@ -84,11 +84,11 @@ def _expression(glob: str) -> str:
         if part != "**":
             block += f"{_segment_pattern(part)}/"
             continue
-        text += f"(?>{_FOLDERS}?{block})" if floats and block else block
+        text += f"(?>{_ANY_FOLDERS_PATTERN}?{block})" if floats and block else block
         block, floats = "", True
     if last == "**":
-        return text + (f"(?>{_FOLDERS}?{block})" if floats and block else block) + "(?s:.+)"
-    return text + (_FOLDERS if floats else "") + block + _segment_pattern(last)
+        return text + (f"(?>{_ANY_FOLDERS_PATTERN}?{block})" if floats and block else block) + "(?s:.+)"
+    return text + (_ANY_FOLDERS_PATTERN if floats else "") + block + _segment_pattern(last)
 
 
 def _segment_pattern(glob: str) -> str:

@@ -49,7 +49,7 @@ _MULTILINE_FIELDS: Final = frozenset({"text"})
 """Fields with many lines, of which only the first row's is printed, below the table."""
 _MADE_BY: Final = "deployment_id"
 """Identifies a row without an id of its own, such as a plan."""
-_FOR_PROGRAMS: Final = frozenset({"icon_uri"})
+_PROGRAM_FIELDS: Final = frozenset({"icon_uri"})
 """Fields that are useful only to programs."""
 _DEPLOYMENT_COLUMNS: Final = (
     "status", "version", "action", "git_commit_id", "triggered_by", "created_at", "took", "message", "id",
@@ -57,7 +57,7 @@ _DEPLOYMENT_COLUMNS: Final = (
 """The columns of a deployment, in this order."""
 _EVENT_COLUMNS: Final = ("timestamp", "event_type", "target_type", "target_name", "triggered_by")
 """The first columns of an audit event."""
-_OF_SERVICE: Final = frozenset(Status.__struct_encode_fields__) - {*_DEPLOYMENT_COLUMNS}
+_SERVICE_COLUMNS: Final = frozenset(Status.__struct_encode_fields__) - {*_DEPLOYMENT_COLUMNS}
 _COLUMN_TITLES: Final = {
     "git_commit_id": "COMMIT", "triggered_by": "BY", "associated_environments_count": "ENVIRONMENTS",
     "exit_code": "EXIT", "duration_seconds": "SECONDS", "deployment_id": "DEPLOYMENT",
@@ -129,7 +129,7 @@ def readable(
     if operation.answer is not Deployment:
         return _with_outcome(with_counts(row))
     ended, repeated = row.get("finished_at"), deployment_numbers.get(row.get("repeats") or "")
-    own = {name: value for name, value in row.items() if name not in _OF_SERVICE or name == "id"} | {
+    own = {name: value for name, value in row.items() if name not in _SERVICE_COLUMNS or name == "id"} | {
         "version": version_of(row),
         "action": _action_of(row, repeated),
         "git_commit_id": (row.get("git_commit_id") or "")[:7],
@@ -227,7 +227,7 @@ def _is_for_programs(operation: Operation, rows: Sequence[Any], name: str) -> bo
     owners = (row.get(name) for row in rows)
     return (
         operation.answer is Deployment
-        or name in _FOR_PROGRAMS
+        or name in _PROGRAM_FIELDS
         or name == _LAST_COLUMNS[-1]
         or _is_id(rows, name)
         or _has_no_effect(_find_field(operation.answer, name))

@@ -51,7 +51,7 @@ _EVERYDAY_COMMANDS = {
     "completion": "completion.completion",
 }
 """The everyday commands, each with its module and attribute in `cli.everyday`."""
-_OF_GROUPS = {
+_GROUP_COMMANDS = {
     "database": {"connect": "connect.connect", "client": "connect.client"},
     "domain": {"check": "domains.check", "certificate": "domains.certificate"},
 }
@@ -142,7 +142,7 @@ def _derived_group(name: str) -> click.Group | None:
 
 
 def _derived_command(group: str, command_name: str) -> click.Command:
-    if own := _OF_GROUPS.get(group, {}).get(command_name):
+    if own := _GROUP_COMMANDS.get(group, {}).get(command_name):
         return _load_everyday_command(own)
     commands = import_module("windlass.cli.commands")
     command: click.Command = commands.command(commands.all_commands()[group][command_name])
@@ -158,7 +158,7 @@ def _table() -> CommandTable:
 def compute_table(digest: str) -> CommandTable:
     tables = import_module("windlass.cli.command_table")
     groups = import_module("windlass.cli.commands").group_lines()
-    for group, words in _OF_GROUPS.items():
+    for group, words in _GROUP_COMMANDS.items():
         groups[group].words.update(
             {word: tables.line_about(_load_everyday_command(path)) for word, path in words.items()}
         )

@@ -22,7 +22,7 @@ from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.tables import paint, plain
 
 SERVICES: Final = registry().operation("listOrganizationServices")
-_AT_ONCE: Final = 8
+_MAX_CONCURRENT_REQUESTS: Final = 8
 _MAX_NAMED_SERVICES: Final = 20
 
 
@@ -53,7 +53,7 @@ def with_status(api: Api, operation: Operation, path: str, rows: list[Any]) -> l
             raise
         return {name: status[name] for name in ("status", "message")}
 
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
+    with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS) as threads:
         return [{**row, **status} for row, status in zip(rows, threads.map(status_of, rows), strict=True)]
 
 

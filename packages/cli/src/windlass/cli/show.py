@@ -30,7 +30,7 @@ from windlass.terminal.tables import paint, plain
 
 
 def show(operation: Operation, answer: Any, *, wide: bool = False) -> None:
-    if show_one := _LOGS.get(operation.answer):
+    if show_one := _LOG_LINE_PRINTERS.get(operation.answer):
         for line in answer["results"]:
             show_one(line)
         if not answer["results"]:
@@ -110,7 +110,7 @@ def _show_deployment_line(line: Any) -> None:
     show_line({**line, "pod_name": line["scope"]["name"]})
 
 
-_LOGS: Final[Mapping[type[Struct] | None, Callable[[Any], None]]] = {
+_LOG_LINE_PRINTERS: Final[Mapping[type[Struct] | None, Callable[[Any], None]]] = {
     LogLine: show_line,
     EnvironmentLogLine: _show_deployment_line,
 }
@@ -147,7 +147,7 @@ def _show_status(kind: str, status: Any) -> None:
     click.echo(f"{what} {plain(status['id'])}  {how}{message}")
 
 
-_LINES: Final[Mapping[type[Struct], Callable[[Any], None]]] = {
+_LINE_PRINTERS: Final[Mapping[type[Struct], Callable[[Any], None]]] = {
     LogLine: show_line,
     OrganizationEvent: _show_audit_event,
     EnvironmentChanges: _show_statuses,
@@ -156,7 +156,9 @@ _LINES: Final[Mapping[type[Struct], Callable[[Any], None]]] = {
 
 
 def _line_printer(answer: type[Struct] | None) -> Callable[[Any], None] | None:
-    return next((show for shape, show in _LINES.items() if answer and issubclass(answer, shape)), None)
+    return next(
+        (show for shape, show in _LINE_PRINTERS.items() if answer and issubclass(answer, shape)), None
+    )
 
 
 def _show_begun(deployment: dict[str, Any]) -> None:

@@ -37,21 +37,21 @@ _CERTIFICATES_ANSWER: Final = (
     "A domain with --generate-certificate gets one once it is proved, where https_port is set: "
     "`windlass domain check` says what is missing. docs/domains.md tells the whole story."
 )
-_NO_BACKUPS: Final = (
+_NO_BACKUPS_ANSWER: Final = (
     "Windlass makes no backups of databases yet: `windlass database client NAME` and `windlass database "
     "connect NAME` lead to a database for tools such as pg_dump. `windlass backup` saves the installation "
     "itself, without the data of services."
 )
 _CLIENT_ANSWER: Final = "`windlass database client NAME` opens the client of a database, such as psql."
-_ANSWERS: Final[Mapping[str, str]] = {
+_COMMAND_ANSWERS: Final[Mapping[str, str]] = {
     "domains": _DOMAINS_ANSWER,
     "custom-domain": _DOMAINS_ANSWER,
     "certs": _CERTIFICATES_ANSWER,
     "certificates": _CERTIFICATES_ANSWER,
     "ssl": _CERTIFICATES_ANSWER,
     "tls": _CERTIFICATES_ANSWER,
-    "backups": _NO_BACKUPS,
-    "dump": _NO_BACKUPS,
+    "backups": _NO_BACKUPS_ANSWER,
+    "dump": _NO_BACKUPS_ANSWER,
     "psql": _CLIENT_ANSWER,
     "mysql": _CLIENT_ANSWER,
     "redis-cli": _CLIENT_ANSWER,
@@ -81,14 +81,14 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "down": "`windlass stop --all` stops every service.",
 }
 """Replies to commands of other tools that do not exist in Windlass."""
-_OF_COLON: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
+_COLON_COMMANDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"(config|env|vars|variables):(set|add)"), "`windlass env set NAME=VALUE` sets a variable."),
     (
         re.compile(r"(config|env|vars|variables):(unset|remove|rm|delete)"),
         "`windlass env unset NAME` deletes a variable.",
     ),
     (re.compile(r"(config|env|vars|variables)(:.*)?"), "`windlass env` lists the variables."),
-    (re.compile(r"(pg|postgres|mysql|redis|mongo|db):(backups?|dump|capture|restore).*"), _NO_BACKUPS),
+    (re.compile(r"(pg|postgres|mysql|redis|mongo|db):(backups?|dump|capture|restore).*"), _NO_BACKUPS_ANSWER),
     (re.compile(r"(pg|postgres|mysql|redis|mongo|db):.*"), _CLIENT_ANSWER),
     (re.compile(r"domains?:.*"), _DOMAINS_ANSWER),
     (re.compile(r"certs?:.*"), _CERTIFICATES_ANSWER),
@@ -137,8 +137,8 @@ def no_such_command(name: str, groups: Mapping[str, Collection[str]], ctx: click
 def _answer_for_other_tool(name: str) -> str:
     """Returns the reply to a command of another tool; empty if there is none."""
     if ":" not in name:
-        return _ANSWERS.get(name, "")
-    return next((answer for pattern, answer in _OF_COLON if pattern.fullmatch(name)), "")
+        return _COMMAND_ANSWERS.get(name, "")
+    return next((answer for pattern, answer in _COLON_COMMANDS if pattern.fullmatch(name)), "")
 
 
 def _usual_commands(name: str, groups: Mapping[str, Collection[str]]) -> list[str]:
@@ -158,7 +158,7 @@ def _usual_commands(name: str, groups: Mapping[str, Collection[str]]) -> list[st
 
 def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoReturn:
     if name in _BACKUP_WORDS:  # `windlass backup` is for the operator
-        raise click.UsageError(f"No such command {name!r}. {_NO_BACKUPS}", ctx)
+        raise click.UsageError(f"No such command {name!r}. {_NO_BACKUPS_ANSWER}", ctx)
     if name in _READ_VERBS and "list" in verbs and "get" not in verbs:
         raise click.UsageError(
             _unknown_name_message("command", name, [f"windlass {ctx.info_name} list"]), ctx
@@ -167,8 +167,8 @@ def no_such_verb(name: str, verbs: Collection[str], ctx: click.Context) -> NoRet
     suggestions = [f"windlass {ctx.info_name} {alike}" for alike in usual or get_close_matches(name, verbs)]
     if "=" in name and "set" in verbs:
         suggestions = [f"windlass {ctx.info_name} set {name}"]
-    if name in _ANSWERS and not usual:
-        raise click.UsageError(f"No such command {name!r}. {_ANSWERS[name]}", ctx)
+    if name in _COMMAND_ANSWERS and not usual:
+        raise click.UsageError(f"No such command {name!r}. {_COMMAND_ANSWERS[name]}", ctx)
     root = ctx.find_root()
     if isinstance(root.command, click.Group) and name in root.command.list_commands(root) and not usual:
         suggestions = [f"windlass {name}"]
@@ -238,7 +238,7 @@ class Verbs(click.Group):
 
     def _is_name(self, word: str) -> bool:
         is_word_of_commands = (
-            word in self._builders or word in _VERB_ALIASES or word in _ANSWERS or word == "get"
+            word in self._builders or word in _VERB_ALIASES or word in _COMMAND_ANSWERS or word == "get"
         )
         is_alike = get_close_matches(word, self._builders, cutoff=_MIN_SIMILARITY)
         return not (word.startswith("-") or "=" in word or is_word_of_commands or is_alike)

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 _DURATION_PATTERN: Final = re.compile(r"([0-9]{1,9})([smhdwy])")
-_UNITS: Final = {
+_TIME_UNITS: Final = {
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),
     "h": timedelta(hours=1),
@@ -30,7 +30,7 @@ class TimeOption(click.ParamType[str]):
         if match is None:
             return value
         try:
-            when = datetime.now(UTC) + self.sign * int(match[1]) * _UNITS[match[2]]
+            when = datetime.now(UTC) + self.sign * int(match[1]) * _TIME_UNITS[match[2]]
         except OverflowError:
             self.fail(f"{value} is too long", param, ctx)
         return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

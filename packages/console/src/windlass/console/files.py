@@ -22,10 +22,10 @@ ROOT: Final = Path(__file__).with_name("static")
 BASE: Final = "/console"
 _VERSION_MARK: Final = b"{version}"
 _ICONS_MARK: Final = b"{icons}"
-_ICONS: Final = "icons.svg"
+_ICON_FILE: Final = "icons.svg"
 """The sprite, which stands in the page: an icon is there when the first page is drawn."""
 _OTHER_VERSION_PATTERN: Final = re.compile(rf"{BASE}/[0-9a-f]{{16}}/.+")
-_TYPES: Final = {
+_CONTENT_TYPES: Final = {
     ".html": b"text/html; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
     ".css": b"text/css; charset=utf-8",
@@ -39,7 +39,7 @@ POLICY: Final = (
 script."""
 
 
-_OF_PAGE: Final = (
+_PAGE_HEADERS: Final = (
     (b"content-security-policy", POLICY),
     (b"referrer-policy", b"same-origin"),
     (b"x-frame-options", b"DENY"),
@@ -62,7 +62,7 @@ class ConsoleFiles:
         contents = {
             str(path.relative_to(root)): path.read_bytes()
             for path in sorted(root.rglob("*"))
-            if path.suffix in _TYPES
+            if path.suffix in _CONTENT_TYPES
         }
         digest = hashlib.sha256()
         for name, content in contents.items():
@@ -70,7 +70,7 @@ class ConsoleFiles:
         self.version = digest.hexdigest()[:16]
         contents = join(contents)
         page = contents.pop("index.html").replace(_VERSION_MARK, self.version.encode())
-        page = page.replace(_ICONS_MARK, contents.pop(_ICONS).strip())
+        page = page.replace(_ICONS_MARK, contents.pop(_ICON_FILE).strip())
         self._page = _file("index.html", page, is_forever=False)
         self._files = {
             f"{BASE}/{self.version}/{name}": _file(name, content, is_forever=True)
@@ -89,14 +89,14 @@ class ConsoleFiles:
         if _OTHER_VERSION_PATTERN.fullmatch(path):
             raise Unavailable("Load the page again: this server has another version of the console")
         is_place = path == BASE or path.startswith(f"{BASE}/")
-        return self._page if is_place and Path(path).suffix not in _TYPES else None
+        return self._page if is_place and Path(path).suffix not in _CONTENT_TYPES else None
 
 
 def _file(name: str, content: bytes, *, is_forever: bool) -> ConsoleFile:
     etag = b'"%b"' % hashlib.sha256(content).hexdigest()[:32].encode()
     packed = gzip.compress(content, 9, mtime=0)
-    headers = () if is_forever else _OF_PAGE
-    return ConsoleFile(content, packed, _TYPES[Path(name).suffix], etag, is_forever, headers)
+    headers = () if is_forever else _PAGE_HEADERS
+    return ConsoleFile(content, packed, _CONTENT_TYPES[Path(name).suffix], etag, is_forever, headers)
 
 
 @cache

@@ -14,8 +14,8 @@ from typing import Final
 
 MAIN: Final = "js/main.js"
 STYLE: Final = "style/console.css"
-_FIRST_PAGE: Final = "js/pages/overview.js"
-_STYLES: Final = ("style/base.css", "style/parts.css", "style/pages.css")
+_FIRST_PAGE_MODULE: Final = "js/pages/overview.js"
+_STYLE_SHEETS: Final = ("style/base.css", "style/parts.css", "style/pages.css")
 _IMPORT_PATTERN: Final = re.compile(r'^import (?:\{ ([^}]*) \}|\* as (\w+)) from "([^"]+)";$', re.MULTILINE)
 _LAZY_PATTERN: Final = re.compile(r'\bimport\("([^"]+)"\)')
 _EXPORT_PATTERN: Final = re.compile(r"^export ((?:async )?function\*?|class|const) (\w+)", re.MULTILINE)
@@ -30,11 +30,15 @@ def join(contents: Mapping[str, bytes]) -> dict[str, bytes]:
     """Returns the files to serve. `MAIN` contains the bundled modules, and `STYLE` the bundled style
     sheets."""
     texts = {name: content.decode() for name, content in contents.items() if name.endswith(".js")}
-    joined = _order_modules(texts, [_FIRST_PAGE, MAIN])
-    kept = {name: content for name, content in contents.items() if name not in joined and name not in _STYLES}
+    joined = _order_modules(texts, [_FIRST_PAGE_MODULE, MAIN])
+    kept = {
+        name: content
+        for name, content in contents.items()
+        if name not in joined and name not in _STYLE_SHEETS
+    }
     kept |= {name: _link_module(name, text, joined).encode() for name, text in texts.items() if name in kept}
     kept[MAIN] = _join_modules(texts, joined).encode()
-    kept[STYLE] = b"".join(contents[name] for name in _STYLES)
+    kept[STYLE] = b"".join(contents[name] for name in _STYLE_SHEETS)
     return kept
 
 

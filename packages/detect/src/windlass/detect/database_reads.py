@@ -18,14 +18,14 @@ _MAX_FILE_BYTES: Final = 64 << 10
 _MAX_BYTES: Final = 2 << 20
 """Maximum bytes of all files together."""
 _MAX_NAMES: Final = 20
-_SUFFIXES: Final = (
+_CODE_SUFFIXES: Final = (
     ".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".go", ".rs", ".rb", ".php", ".java", ".kt", ".ex", ".exs",
     ".prisma", "database.yml",
 )  # fmt: skip
-_EXAMPLES: Final = (
+_EXAMPLE_FILES: Final = (
     ".env.example", ".env.sample", ".env.template", ".env.dist", "example.env", "env.example", ".env",
 )  # fmt: skip
-_NOT_CODE: Final = frozenset({
+_SKIPPED_FOLDERS: Final = frozenset({
     "test", "tests", "spec", "__tests__", "e2e", "docs", "doc", "examples", "example", "node_modules",
     "vendor", "dist", "build", "target", "fixtures", "migrations", "scripts", "static", "public", "assets",
 })  # fmt: skip
@@ -36,14 +36,14 @@ _USUAL_FILE_PATTERN: Final = re.compile(
     r"db|data|conf|setting|mongo|conn|env|main|app|server|index|prisma", re.IGNORECASE
 )
 """Matches names of files that usually open the connection."""
-_NAME: Final = r"([A-Za-z][A-Za-z0-9_]{1,60}+)"
+_NAME_PATTERN_TEXT: Final = r"([A-Za-z][A-Za-z0-9_]{1,60}+)"
 _VARIABLE_READ_PATTERN: Final = re.compile(
-    rf"process\.env(?:\.|\[\s*+['\"`]){_NAME}"
-    rf"|\benv\.(?:str|url|db|get|int)\(\s*+['\"]{_NAME}['\"]"
+    rf"process\.env(?:\.|\[\s*+['\"`]){_NAME_PATTERN_TEXT}"
+    rf"|\benv\.(?:str|url|db|get|int)\(\s*+['\"]{_NAME_PATTERN_TEXT}['\"]"
     r"|(?:environ(?:\.get)?[\[(]|\b(?:getenv|Getenv|LookupEnv|GetString|MustGetenv|get_env!?|fetch_env!"
     r"|env|env!|var|config)\(|(?:[Cc]onfig\w{0,20}|env)\.(?:get|getOrThrow)(?:<\w{1,12}+>)?\("
-    rf"|\bENV\[|\bENV\.fetch\(|\$_ENV\[|\$_SERVER\[)\s*+['\"`]{_NAME}['\"`]"
-    rf"|\b(?:env|envconfig|mapstructure)(?::|=)\"{_NAME}"
+    rf"|\bENV\[|\bENV\.fetch\(|\$_ENV\[|\$_SERVER\[)\s*+['\"`]{_NAME_PATTERN_TEXT}['\"`]"
+    rf"|\b(?:env|envconfig|mapstructure)(?::|=)\"{_NAME_PATTERN_TEXT}"
 )
 """Matches code that reads a variable."""
 _DESTRUCTURING_PATTERN: Final = re.compile(r"\{([^{}]{1,600})\}\s*+=\s*+process\.env\b")
@@ -58,7 +58,7 @@ _EXAMPLE_LINE_PATTERN: Final = re.compile(
 _IMPLICIT_READ_PATTERN: Final = re.compile(
     r"\bdj_database_url\.config\(|\benv\.db\(\s*+\)|\benv\.db_url\(\s*+\)"
 )
-_OF_RAILS: Final = "config/database.yml"
+_RAILS_DATABASE_FILE: Final = "config/database.yml"
 _ADAPTER_PATTERN: Final = re.compile(r"\badapter: *+(?:postgresql|mysql2|trilogy)\b")
 """Matches settings of Rails, which `DATABASE_URL` replaces."""
 _IMPLICIT_NAME: Final = "DATABASE_URL"
@@ -112,7 +112,7 @@ def read_variables(files: KnownFiles) -> FoundReads:
         text = _read_beginning(files, path)
         if (
             not local
-            and path not in _EXAMPLES
+            and path not in _EXAMPLE_FILES
             and _LOCAL_URL_PATTERN.search(text)
             and not _IN_MEMORY_PATTERN.search(text)
         ):
@@ -145,7 +145,7 @@ def _connection_part(name: str) -> str:
 
 
 def _read_variable_names(path: str, text: str) -> Iterator[str]:
-    if path in _EXAMPLES:
+    if path in _EXAMPLE_FILES:
         yield from (match[1] for match in _EXAMPLE_LINE_PATTERN.finditer(text))
         return
     yield from (next(filter(None, match.groups())) for match in _VARIABLE_READ_PATTERN.finditer(text))
@@ -153,7 +153,9 @@ def _read_variable_names(path: str, text: str) -> Iterator[str]:
         yield from (word[0] for word in _WORD_PATTERN.finditer(match[1]))
     if path.endswith(".py") and "BaseSettings" in text and "env_prefix" not in text:
         yield from (match[1].upper() for match in _PYDANTIC_FIELD_PATTERN.finditer(text))
-    if _IMPLICIT_READ_PATTERN.search(text) or (path == _OF_RAILS and _ADAPTER_PATTERN.search(text)):
+    if _IMPLICIT_READ_PATTERN.search(text) or (
+        path == _RAILS_DATABASE_FILE and _ADAPTER_PATTERN.search(text)
+    ):
         yield _IMPLICIT_NAME
 
 
@@ -162,11 +164,11 @@ def _searched_paths(files: KnownFiles) -> list[str]:
     paths = [
         f"{folder}/{name}".strip("/")
         for folder in ("", *files.tree.folders())
-        if _NOT_CODE.isdisjoint(folder.split("/")) and not folder.startswith(".")
+        if _SKIPPED_FOLDERS.isdisjoint(folder.split("/")) and not folder.startswith(".")
         for name in files.tree.names(folder)
-        if name.endswith(_SUFFIXES) and not _TEST_FILE_PATTERN.search(name)
+        if name.endswith(_CODE_SUFFIXES) and not _TEST_FILE_PATTERN.search(name)
     ]
-    examples = [name for name in _EXAMPLES if files.has(name)]
+    examples = [name for name in _EXAMPLE_FILES if files.has(name)]
     usual = sorted(paths, key=lambda path: (not _USUAL_FILE_PATTERN.search(path), path.count("/"), path))
     return [*usual[:_MAX_FILES], *examples]  # the code has the last word about where a name comes from
 

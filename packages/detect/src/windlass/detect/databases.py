@@ -20,11 +20,11 @@ from windlass.detect.known_files import KnownFiles
 from windlass.detect.recipe import DatabaseVariable, NeededDatabase, Recipe
 from windlass.detect.spring_databases import spring_databases, spring_secrets
 
-_MANIFESTS: Final = (
+_MANIFEST_FILES: Final = (
     "package.json", "requirements.txt", "pyproject.toml", "Pipfile", "go.mod", "Cargo.toml", "pom.xml",
     "build.gradle", "build.gradle.kts", "Gemfile", "composer.json", "mix.exs", "prisma/schema.prisma",
 )  # fmt: skip
-_CLIENTS: Final = {
+_CLIENT_PACKAGE_PATTERNS: Final = {
     "POSTGRESQL": r"[\"'/](?:pg|pg-promise|postgres|postgresql|@neondatabase/serverless)[\"'/]"
     r"|\bpsycopg|\basyncpg\b|\bpg8000\b|lib/pq\b|jackc/pgx|gorm\.io/driver/postgres|go-pg/pg|tokio-postgres|org\.postgresql"
     r"|\bpostgrex\b|deadpool-postgres",
@@ -38,10 +38,10 @@ _CLIENTS: Final = {
 _MAX_NAMED_FILES: Final = 2
 _MAX_INNER: Final = 6
 """Maximum number of files of folders that are read."""
-_ORDER: Final = ("POSTGRESQL", "MYSQL", "MONGODB", "REDIS")
+_DATABASE_ORDER: Final = ("POSTGRESQL", "MYSQL", "MONGODB", "REDIS")
 """The kinds: the first one that an application needs is its main database."""
-_RELATIONAL: Final = ("POSTGRESQL", "MYSQL")
-_DIALECTS: Final = {"POSTGRESQL": "postgres", "MYSQL": "mysql"}
+_RELATIONAL_TYPES: Final = ("POSTGRESQL", "MYSQL")
+_DIALECT_NAMES: Final = {"POSTGRESQL": "postgres", "MYSQL": "mysql"}
 _PROVIDER_PATTERN: Final = re.compile(r"\bprovider\s*+=\s*+\"(postgresql|mysql|mongodb|sqlite)\"")
 
 
@@ -85,8 +85,8 @@ def _by_code(files: KnownFiles, reads: FoundReads) -> Iterator[tuple[NeededDatab
         for type, variables in found.items()
         if any(variable.part in ("URL", "HOST") for variable in variables)
     }
-    first = next((type for type in _ORDER if type in by_kind), "")
-    for type, variables in sorted(by_kind.items(), key=lambda entry: _ORDER.index(entry[0])):
+    first = next((type for type in _DATABASE_ORDER if type in by_kind), "")
+    for type, variables in sorted(by_kind.items(), key=lambda entry: _DATABASE_ORDER.index(entry[0])):
         kind = kind_of_type(type)
         name = MAIN_DATABASE if type == first else f"{kind.title.lower()}-db"
         value = _value_function(kind, prefix_of(name), packages, reads.text)
@@ -104,20 +104,20 @@ def _package_texts(files: KnownFiles) -> str:
     names = sorted(
         name
         for name in files.tree.names()
-        if name.endswith(".txt") and "req" in name and name not in _MANIFESTS
+        if name.endswith(".txt") and "req" in name and name not in _MANIFEST_FILES
     )
     inner = [
         f"{folder}/{name}"
         for folder in sorted(files.tree.folders())
         if "/" not in folder
-        for name in _MANIFESTS
+        for name in _MANIFEST_FILES
         if files.has(f"{folder}/{name}")
     ]
-    return "\n".join(files.text(name) for name in (*_MANIFESTS, *names[:5], *inner[:_MAX_INNER]))
+    return "\n".join(files.text(name) for name in (*_MANIFEST_FILES, *names[:5], *inner[:_MAX_INNER]))
 
 
 def _has_client(kind: KnownDatabase, packages: str) -> bool:
-    return bool(re.search(_CLIENTS[kind.type], packages, re.MULTILINE | re.IGNORECASE))
+    return bool(re.search(_CLIENT_PACKAGE_PATTERNS[kind.type], packages, re.MULTILINE | re.IGNORECASE))
 
 
 def _kinds_in(packages: str) -> list[KnownDatabase]:
@@ -130,7 +130,7 @@ def _usual_kind(packages: str, reads: FoundReads) -> KnownDatabase | None:
     if provider := _PROVIDER_PATTERN.search(reads.text):
         return next((kind for kind in KINDS if kind.type == provider[1].upper()), None)
     kinds = _kinds_in(packages)
-    relational = [kind for kind in kinds if kind.type in _RELATIONAL]
+    relational = [kind for kind in kinds if kind.type in _RELATIONAL_TYPES]
     if len(relational) > 1:
         relational = [kind for kind in relational if kind.words.search(reads.text)]
         return relational[0] if len(relational) == 1 else None
@@ -155,7 +155,7 @@ def _value_function(
         if variable.part == SSL:
             return "disable" if variable.name.upper().endswith("MODE") else "false"
         if variable.part == DIALECT:
-            dialect = _DIALECTS.get(kind.type, kind.type.lower())
+            dialect = _DIALECT_NAMES.get(kind.type, kind.type.lower())
             of_django = "postgresql" if kind.type == "POSTGRESQL" else dialect
             return f"django.db.backends.{of_django}" if variable.name.endswith("ENGINE") else dialect
         return reference(variable.part)

@@ -24,7 +24,7 @@ MAX_PROBLEMS: Final = 20
 MAX_READ_BYTES: Final = 16 << 20
 """Maximum bytes to read before the search for further applications ends. Parsing a megabyte takes a
 second."""
-_NOT_APPLICATIONS: Final = frozenset(
+_SKIPPED_FOLDERS: Final = frozenset(
     [
         "test",
         "tests",
@@ -44,13 +44,13 @@ _NOT_APPLICATIONS: Final = frozenset(
         "node_modules",
     ]
 )
-_COMPOSE: Final = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
+_COMPOSE_FILES: Final = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _OWN_CODE_PATTERN: Final = re.compile(
     r"(?<!\.config)(?<!^setup)(?<!\.d)"
     r"\.(?:[cm]?[jt]sx?|c|cc|cpp|cs|clj|dart|ex|go|hs|java|jl|kt|php|pl|py|r|rb|rs|scala|swift)$"
 )
 """Matches the names of files with code, other than settings of tools and declarations of types (`*.d.ts`)."""
-_OF_TEMPLATES: Final = frozenset(["templates", "layouts", "_layouts"])
+_TEMPLATE_FOLDERS: Final = frozenset(["templates", "layouts", "_layouts"])
 """Folders with page templates."""
 
 
@@ -66,7 +66,7 @@ def detect(tree: Tree) -> Recipe:
         recipe.only_folder = _only_folder(tree, recipe)
     if not recipe.is_runnable and (recipe.processes or recipe.candidates or not recipe.problems):
         recipe.problems.append(advice_for(recipe))
-    if not recipe.is_application and (file := KnownFiles(tree).has(*_COMPOSE)):
+    if not recipe.is_application and (file := KnownFiles(tree).has(*_COMPOSE_FILES)):
         recipe.problems.append(
             f"Deploy each service of {file} by itself: one with `build` as an application, and one with "
             "`image` as a container or a database."
@@ -151,7 +151,7 @@ def _candidates(tree: Tree, *, is_one: bool) -> list[Candidate]:
     candidates: list[Candidate] = []
     outer = ""
     for folder in sorted(filter(_may_hold_one, tree.folders()))[:MAX_FOLDERS]:
-        is_filled_in = not _OF_TEMPLATES.isdisjoint(folder.split("/"))
+        is_filled_in = not _TEMPLATE_FOLDERS.isdisjoint(folder.split("/"))
         is_inside = is_one or bool(outer and folder.startswith(outer)) or is_filled_in
         if not any(language.marker(tree, folder, manifests_only=is_inside) for language in languages()):
             continue
@@ -179,5 +179,5 @@ def _only_folder(tree: Tree, recipe: Recipe) -> str:
 def _may_hold_one(folder: str) -> bool:
     parts = folder.split("/")
     return len(parts) <= MAX_DEPTH and not any(
-        part.startswith(".") or part.lower() in _NOT_APPLICATIONS for part in parts
+        part.startswith(".") or part.lower() in _SKIPPED_FOLDERS for part in parts
     )

@@ -17,7 +17,7 @@ from windlass.detect.tree import Tree
 
 _EXPOSE_PATTERN: Final = re.compile(r"^[ \t]*+EXPOSE[ \t]++(\d{1,5})\b", re.IGNORECASE | re.MULTILINE)
 _PAIR_PATTERN: Final = re.compile(r"( *+)(- )?( *+)([A-Za-z]\w*+):[ \t]*+(.*)")
-_PORTS: Final = range(1, 65_536)
+_VALID_PORTS: Final = range(1, 65_536)
 
 
 def apply_hints(files: KnownFiles, recipe: Recipe) -> None:
@@ -135,4 +135,4 @@ def _dockerfile(files: KnownFiles, recipe: Recipe) -> None:
 
 
 def _valid_port(value: Any) -> int:
-    return value if isinstance(value, int) and value in _PORTS else 0
+    return value if isinstance(value, int) and value in _VALID_PORTS else 0

@@ -10,8 +10,10 @@ from typing import Final
 
 from windlass.detect.known_files import KnownFiles
 
-_SUFFIXES: Final = (".js", ".jsx", ".ts", ".tsx", ".mjs", ".cjs", ".vue", ".svelte")
-_NOT_CODE: Final = frozenset({"node_modules", "dist", "build", "vendor", "public", "static", "coverage"})
+_CODE_SUFFIXES: Final = (".js", ".jsx", ".ts", ".tsx", ".mjs", ".cjs", ".vue", ".svelte")
+_SKIPPED_FOLDERS: Final = frozenset(
+    {"node_modules", "dist", "build", "vendor", "public", "static", "coverage"}
+)
 _IMPORT_PATTERN: Final = re.compile(
     r"(?:\bfrom|\bimport|\brequire\(|\bimport\()\s{0,4}['\"](\.{1,2}/[\w./@ -]{1,200})['\"]"
 )
@@ -47,13 +49,13 @@ def case_problems(files: KnownFiles) -> list[str]:
 def _imported_name(path: str) -> str:
     """Returns what an import may call a file: without its suffix, and a folder for its index."""
     name, suffix = posixpath.splitext(path)
-    if suffix not in _SUFFIXES:
+    if suffix not in _CODE_SUFFIXES:
         return path
     return posixpath.dirname(name) if posixpath.basename(name) == "index" else name
 
 
 def _is_code(path: str) -> bool:
-    return path.endswith(_SUFFIXES) and _NOT_CODE.isdisjoint(path.split("/"))
+    return path.endswith(_CODE_SUFFIXES) and _SKIPPED_FOLDERS.isdisjoint(path.split("/"))
 
 
 def _imports(files: KnownFiles, source: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ OLD_HASHES_IF_NEEDED: Final = (
     f"""'{OLD_HASHES}' : ''")\""""
 )
 """Sets the option for the Node that builds, whichever it is."""
-_OLD: Final[Mapping[str, range]] = {
+_OLD_HASH_VERSIONS: Final[Mapping[str, range]] = {
     "react-scripts": range(2, 5),
     "@vue/cli-service": range(3, 5),
     "webpack": range(4, 5),
@@ -36,7 +36,7 @@ _MAJOR_PATTERN: Final = re.compile(r"[~^>=v]*+\s*+(\d{1,4})\.")
 def package_with_old_hashes(package: Mapping[str, Any]) -> str:
     """Returns the first package of package.json that uses old hashes, with its version."""
     needed = table(package, "dependencies") | table(package, "devDependencies")
-    for name, versions in _OLD.items():
+    for name, versions in _OLD_HASH_VERSIONS.items():
         wanted = needed.get(name)
         match = _MAJOR_PATTERN.match(wanted.strip()) if isinstance(wanted, str) else None
         if match and int(match[1]) in versions:

@@ -13,14 +13,16 @@ from windlass.detect.recipe import MAX_LENGTH
 _COMMAND_SEPARATOR_PATTERN: Final = re.compile(r"&&|\|\||[;&|\n]")
 _END_PATTERN: Final = re.compile(r"[\s=&|;()'\"]+")
 _PACKAGE_PATTERN: Final = re.compile(r"(?:@[\w.-]++/)?[\w.-]++")
-_MANAGERS: Final = frozenset(["npm", "pnpm", "yarn", "bun"])
+_PACKAGE_MANAGERS: Final = frozenset(["npm", "pnpm", "yarn", "bun"])
 _RUN_WORDS: Final = frozenset(["run", "run-script"])
 _MULTI_SCRIPT_RUNNERS: Final = frozenset(["run-s", "run-p", "npm-run-all", "npm-run-all2", "concurrently"])
-_RUNNERS: Final = frozenset(["turbo", "nx", "lerna", "wireit"])
+_TASK_RUNNERS: Final = frozenset(["turbo", "nx", "lerna", "wireit"])
 """Programs that run scripts of the packages of a workspace."""
-_WRAPPERS: Final = frozenset(["npx", "exec", "env", "cross-env", "sh", "bash", "-c", "-lc", "dotenv", "--"])
+_WRAPPER_PROGRAMS: Final = frozenset(
+    ["npx", "exec", "env", "cross-env", "sh", "bash", "-c", "-lc", "dotenv", "--"]
+)
 """Words before a command."""
-_LIFECYCLE: Final = ("start", "restart", "test", "stop")
+_LIFECYCLE_SCRIPTS: Final = ("start", "restart", "test", "stop")
 """Scripts that npm runs without the word `run`."""
 OWN_SCRIPTS: Final = (
     "preinstall",
@@ -39,7 +41,7 @@ _HOOKS_PATTERN: Final = re.compile(
 used."""
 _BUILDS_PATTERN: Final = re.compile(r"(?:build|compile|bundle)(?:[:.-]\S*+)?")
 _MAX_SCRIPTS: Final = 100
-_PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
+_PROGRAM_PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
     "astro": ("astro",),
     "babel": ("@babel/cli", "babel-cli"),
     "babel-node": ("@babel/node", "babel-cli"),
@@ -74,7 +76,7 @@ _PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
 
 def package_of_program(program: str) -> str:
     """Returns the package that contains a program: its own name unless another one is known."""
-    return next(iter(_PROGRAMS.get(program, ())), program)
+    return next(iter(_PROGRAM_PACKAGES.get(program, ())), program)
 
 
 def scripts_of(package: Mapping[str, object]) -> dict[str, str]:
@@ -103,7 +105,7 @@ def runs_build(scripts: Mapping[str, str], *commands: str) -> bool:
         any(map(_BUILDS_PATTERN.fullmatch, words[1:]))
         for text in texts
         for words in _command_words(text)
-        if words and words[0] in _RUNNERS
+        if words and words[0] in _TASK_RUNNERS
     )
 
 
@@ -111,7 +113,7 @@ def managers_called(scripts: Mapping[str, str], *commands: str) -> list[str]:
     """Returns the package managers other than npm that commands, or the scripts behind them, call."""
     texts = reached_commands(scripts, *commands)
     called = {words[0] for text in texts for words in _command_words(text) if words}
-    return sorted(called & (_MANAGERS - {"npm"}))
+    return sorted(called & (_PACKAGE_MANAGERS - {"npm"}))
 
 
 def needs_development(
@@ -130,7 +132,9 @@ def needs_development(
         for word in _END_PATTERN.split(command[:MAX_LENGTH])
     )
     names = (match[0] for word in words if (match := _PACKAGE_PATTERN.match(word)))
-    return any(package in development for name in names for package in (name, *_PROGRAMS.get(name, ())))
+    return any(
+        package in development for name in names for package in (name, *_PROGRAM_PACKAGES.get(name, ()))
+    )
 
 
 def _reachable_commands(scripts: Mapping[str, str], commands: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -149,13 +153,13 @@ def _scripts_run(text: str, scripts: Mapping[str, str]) -> Iterator[str]:
     """Yields the names of the scripts that a command runs."""
     for words in _command_words(text):
         match words:
-            case [manager, *rest] if manager in _MANAGERS and not _RUN_WORDS.isdisjoint(rest):
+            case [manager, *rest] if manager in _PACKAGE_MANAGERS and not _RUN_WORDS.isdisjoint(rest):
                 yield from rest[1 + min(rest.index(word) for word in _RUN_WORDS & {*rest}) :][:1]
             case ["yarn", "workspace", _, name, *_]:
                 yield name
-            case [manager, name, *_] if manager == "npm" and name in _LIFECYCLE:
+            case [manager, name, *_] if manager == "npm" and name in _LIFECYCLE_SCRIPTS:
                 yield name
-            case [manager, name, *_] if manager in _MANAGERS - {"npm"} and name in scripts:
+            case [manager, name, *_] if manager in _PACKAGE_MANAGERS - {"npm"} and name in scripts:
                 yield name
             case [program, *rest] if program in _MULTI_SCRIPT_RUNNERS:
                 yield from _scripts_of_runner(rest, scripts)
@@ -178,7 +182,7 @@ def _command_words(text: str) -> Iterator[list[str]]:
     """Yields the words of each command in a command line, without options, assignments and `npx`."""
     for part in _COMMAND_SEPARATOR_PATTERN.split(text[:MAX_LENGTH]):
         words = part.replace('"', " ").replace("'", " ").split()
-        while words and (words[0] in _WRAPPERS or "=" in words[0]):
+        while words and (words[0] in _WRAPPER_PROGRAMS or "=" in words[0]):
             words.pop(0)
         program, rest = words[:1], words[1:]
         is_node = program == ["node"]

@@ -15,7 +15,7 @@ from windlass.detect.recipe import WEB_PROCESS
 
 PROCFILE: Final = "Procfile"
 MAX_PROCESSES: Final = 100
-_RELEASE: Final = "release"
+_RELEASE_PROCESS: Final = "release"
 _LINE_PATTERN: Final = re.compile(r"([A-Za-z0-9_-]{1,60}+)[ \t]*+:[ \t]*+(\S.*)")
 
 
@@ -54,7 +54,7 @@ def processes_of(pairs: Iterable[tuple[str, str]], file: str) -> Processes:
     commands: dict[str, str] = {}
     for name, command in pairs:
         commands.setdefault(name, command)
-    release = commands.pop(_RELEASE, "")
+    release = commands.pop(_RELEASE_PROCESS, "")
     if len(commands) <= MAX_PROCESSES:
         return Processes(commands, release)
     problem = f"Name at most {MAX_PROCESSES} processes in {file}: it names {len(commands)}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_SERVERS: Final = ("server", "web", "api", "http", "app", "site", "service", "main")
+_SERVER_WORDS: Final = ("server", "web", "api", "http", "app", "site", "service", "main")
 _WORDS_PATTERN: Final = re.compile(r"[-_.]")
 
 
@@ -13,7 +13,7 @@ def server_rank(name: str, project_name: str = "") -> int:
     """Returns a rank for a program's name: the lower, the more likely it is a server. `project_name`: the
     project's name."""
     words = _WORDS_PATTERN.split(name.lower())
-    for rank, usual in enumerate(_SERVERS):
+    for rank, usual in enumerate(_SERVER_WORDS):
         if usual in words or words[-1].endswith("server"):
             return rank
-    return len(_SERVERS) + (name != project_name)
+    return len(_SERVER_WORDS) + (name != project_name)

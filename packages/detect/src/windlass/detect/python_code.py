@@ -18,7 +18,9 @@ _ENTRY_FILES: Final = (
     "main.py", "app.py", "application.py", "wsgi.py", "asgi.py", "server.py", "api.py", "web.py", "run.py",
     "__init__.py", "streamlit_app.py", "Home.py", "demo.py", "index.py", "hello.py",
 )  # fmt: skip
-_NOT_CODE: Final = frozenset({"tests", "test", "docs", "migrations", "scripts", "examples", "node_modules"})
+_SKIPPED_FOLDERS: Final = frozenset(
+    {"tests", "test", "docs", "migrations", "scripts", "examples", "node_modules"}
+)
 
 _OBJECT_PATTERN: Final = re.compile(
     r"^(\w{1,80}+)[ \t]*+(?::[ \t]*+[\w.]++[ \t]*+)?=[ \t]*+(?:\w++\.){0,3}+(\w++)\(", re.MULTILINE
@@ -220,7 +222,7 @@ def _package_folders(files: KnownFiles) -> list[str]:
         folder
         for folder in files.tree.folders()
         if folder.removeprefix("src/").count("/") <= 1
-        and not _NOT_CODE & set(folder.split("/"))
+        and not _SKIPPED_FOLDERS & set(folder.split("/"))
         and not folder.startswith(".")
     ]
     return sorted(folders, key=lambda folder: (folder.count("/"), folder not in ("app", "src"), folder))[:200]

@@ -14,7 +14,9 @@ from windlass.detect.recipe import ProcessType, Recipe
 _DOTTED_PATTERN: Final = re.compile(r"['\"](\w++(?:\.\w++)++)['\"]")
 _PLAIN_PATTERN: Final = re.compile(r"[\w][\w-]*+(?:/[\w][\w-]*+)?")
 """Matches a folder at most two levels deep that needs no quotes in a shell."""
-_NOT_PROJECTS: Final = frozenset({"tests", "test", "docs", "examples", "example", "node_modules", "scripts"})
+_SKIPPED_FOLDERS: Final = frozenset(
+    {"tests", "test", "docs", "examples", "example", "node_modules", "scripts"}
+)
 _OWN_PACKAGES: Final = ("requirements.txt", "pyproject.toml", "Pipfile", "setup.py")
 _MAX_PROJECTS: Final = 10
 
@@ -74,7 +76,7 @@ def _project_folders(files: KnownFiles) -> list[str]:
         folder
         for folder in files.tree.folders()
         if _PLAIN_PATTERN.fullmatch(folder)
-        and _NOT_PROJECTS.isdisjoint(folder.split("/"))
+        and _SKIPPED_FOLDERS.isdisjoint(folder.split("/"))
         and files.has(f"{folder}/manage.py")
         and not files.has(*(f"{folder}/{name}" for name in _OWN_PACKAGES))
     ]

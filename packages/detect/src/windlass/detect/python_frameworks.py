@@ -19,9 +19,9 @@ _RELATIVE_IMPORT_PATTERN: Final = re.compile(r"^from[ \t]++\.\w*+[ \t]++import\b
 _IMPORT_BELOW_PATTERN: Final = re.compile(
     rf"^[ \t]*+(?:from|import)[ \t]++{_DEPLOYED_FOLDER}\.(\w++)", re.MULTILINE
 )
-_ASGI: Final = ("FastAPI", "Starlette", "Litestar", "Quart", "Sanic")
-_WSGI: Final = ("Flask", "Bottle", "Dash")
-_MODULES: Final = {
+_ASGI_FRAMEWORKS: Final = ("FastAPI", "Starlette", "Litestar", "Quart", "Sanic")
+_WSGI_FRAMEWORKS: Final = ("Flask", "Bottle", "Dash")
+_FRAMEWORK_MODULES: Final = {
     "FastAPI": "fastapi",
     "Starlette": "starlette",
     "Litestar": "litestar",
@@ -45,7 +45,7 @@ class ScriptFramework(NamedTuple):
     health_path: str = ""
 
 
-_SCRIPTS: Final = (
+_SCRIPT_FRAMEWORKS: Final = (
     ScriptFramework(
         name="Streamlit",
         module="streamlit",
@@ -75,7 +75,7 @@ _BESIDE_A_SERVER: Final = "gradio"
 
 def choose_script_framework(recipe: Recipe, dependencies: dict[str, str], code: list[PythonFile]) -> bool:
     """Chooses a framework whose own program runs a file. Returns False if no file uses one."""
-    for framework in _SCRIPTS:
+    for framework in _SCRIPT_FRAMEWORKS:
         for file in code if framework.module in dependencies or not dependencies else ():
             if file.imports(framework.module) and not _is_of_server(framework, file):
                 _choose_script(recipe, dependencies, framework, file)
@@ -84,7 +84,9 @@ def choose_script_framework(recipe: Recipe, dependencies: dict[str, str], code: 
 
 
 def _is_of_server(framework: ScriptFramework, file: PythonFile) -> bool:
-    return framework.module == _BESIDE_A_SERVER and any(file.made_by(name) for name in (*_ASGI, *_WSGI))
+    return framework.module == _BESIDE_A_SERVER and any(
+        file.made_by(name) for name in (*_ASGI_FRAMEWORKS, *_WSGI_FRAMEWORKS)
+    )
 
 
 def _choose_script(
@@ -105,7 +107,11 @@ def _choose_script(
 def choose_server_framework(recipe: Recipe, dependencies: dict[str, str], code: list[PythonFile]) -> bool:
     """Chooses a framework whose application object a server loads. Declared frameworks come before frameworks
     that are only imported, as dependencies of other packages. Returns False if no file uses one."""
-    named = [name for name in (*_ASGI, *_WSGI) if _file_naming(_MODULES[name], dependencies)]
+    named = [
+        name
+        for name in (*_ASGI_FRAMEWORKS, *_WSGI_FRAMEWORKS)
+        if _file_naming(_FRAMEWORK_MODULES[name], dependencies)
+    ]
     for name in named:
         makers = {maker.name for file in code for maker in file.makers(name)}
         for file in code:
@@ -114,8 +120,9 @@ def choose_server_framework(recipe: Recipe, dependencies: dict[str, str], code: 
     if any(_choose_entry_object(recipe, dependencies, file, named) for file in code):
         return True
     return any(
-        file.imports(_MODULES[name]) and _choose_object(recipe, dependencies, code, file, name, set())
-        for name in (*_ASGI, *_WSGI)
+        file.imports(_FRAMEWORK_MODULES[name])
+        and _choose_object(recipe, dependencies, code, file, name, set())
+        for name in (*_ASGI_FRAMEWORKS, *_WSGI_FRAMEWORKS)
         for file in code
     )
 
@@ -131,10 +138,12 @@ def _choose_object(
     """Chooses a framework's application object in a file, or the function that creates it. Returns False if
     the file has neither."""
     variable = file.made_by(name, *makers)
-    factory = file.factory(name) if not variable and file.imports(_MODULES[name]) else ""
+    factory = file.factory(name) if not variable and file.imports(_FRAMEWORK_MODULES[name]) else ""
     if not variable and not factory:
         return False
-    because = f"{_reason_text(name, _MODULES[name], dependencies, file)} defines `{variable or factory}`"
+    because = (
+        f"{_reason_text(name, _FRAMEWORK_MODULES[name], dependencies, file)} defines `{variable or factory}`"
+    )
     recipe.choose(f"{because}.", framework=name)
     if variable and (whole := module_with_views(code, file, variable)):
         file, because = whole, f"{because}, which {whole.path} imports along with other modules"
@@ -144,7 +153,7 @@ def _choose_object(
         recipe.choose(
             f"{entry.path} serves when it is run.", start=f"python {entry.path}", port=entry.served_port
         )
-    elif name in _ASGI:
+    elif name in _ASGI_FRAMEWORKS:
         more = (" --factory" if factory else "") + (f" --app-dir {file.base}" if file.base else "")
         target = f"{package}{file.module}:{variable or factory}"
         serve_asgi(recipe, dependencies, target, because, more, before)
@@ -153,7 +162,7 @@ def _choose_object(
         target = inner[1] if inner else variable or f"'{factory}()'"
         more = f" --pythonpath {file.base}" if file.base else ""
         serve_wsgi(recipe, dependencies, f"{package}{file.module}:{target}", because, more, before)
-    _add_unnamed(recipe, dependencies, _MODULES[name], file)
+    _add_unnamed(recipe, dependencies, _FRAMEWORK_MODULES[name], file)
     return True
 
 
@@ -177,13 +186,13 @@ def _choose_entry_object(
 ) -> bool:
     """Chooses the application object in wsgi.py or asgi.py, even if another file creates it. Returns False if
     there is none."""
-    names = {"wsgi.py": _WSGI, "asgi.py": _ASGI}.get(file.path, ())
+    names = {"wsgi.py": _WSGI_FRAMEWORKS, "asgi.py": _ASGI_FRAMEWORKS}.get(file.path, ())
     name = next((name for name in names if name in named), "")
     if not name or not (variable := file.served_object):
         return False
-    because = f"{_reason_text(name, _MODULES[name], dependencies, file)} holds `{variable}`"
+    because = f"{_reason_text(name, _FRAMEWORK_MODULES[name], dependencies, file)} holds `{variable}`"
     recipe.choose(f"{because}.", framework=name)
-    serve = serve_wsgi if names is _WSGI else serve_asgi
+    serve = serve_wsgi if names is _WSGI_FRAMEWORKS else serve_asgi
     serve(recipe, dependencies, f"{file.module}:{variable}", because, "")
     return True
 

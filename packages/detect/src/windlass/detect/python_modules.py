@@ -15,7 +15,7 @@ LAST_WITH_REMOVED: Final = "3.11"
 SETUPTOOLS_MODULES: Final = "pkg_resources|distutils"
 ADD_SETUPTOOLS: Final = "Add setuptools<81 to the dependencies"
 STANDARD_MODULES: Final = "|".join(sorted(sys.stdlib_module_names))
-_PACKAGES: Final = {
+_PACKAGES_BY_MODULE: Final = {
     "bs4": "beautifulsoup4",
     "corsheaders": "django-cors-headers",
     "crispy_forms": "django-crispy-forms",
@@ -53,7 +53,7 @@ _WELL_KNOWN_MODULES: Final = frozenset({
     "pymongo", "pymysql", "qrcode", "redis", "reportlab", "requests", "scipy", "seaborn", "slowapi",
     "sqlalchemy", "sqlmodel", "starlette", "streamlit", "stripe", "sympy", "tabulate", "tenacity",
     "tiktoken", "tornado", "uvicorn", "werkzeug", "whitenoise", "wtforms", "xgboost",
-    *_PACKAGES,
+    *_PACKAGES_BY_MODULE,
 })  # fmt: skip
 """Modules whose package is well known. A package is installed by the name of a module only for these:
 anybody may publish a package under another name."""
@@ -66,4 +66,4 @@ def known_package_of(module: str) -> str:
 
 def package_of(module: str) -> str:
     """Returns the package to install for a module. An unknown module has the same name as its package."""
-    return _PACKAGES.get(module.partition(".")[0], module)
+    return _PACKAGES_BY_MODULE.get(module.partition(".")[0], module)

@@ -68,7 +68,11 @@ def requirements_files(files: KnownFiles) -> Iterator[str]:
 
 
 SETUPTOOLS: Final = "setuptools<81"
-_WITHOUT_SINCE: Final = {"gunicorn": (21,), "apscheduler": (3, 11), "djangorestframework-simplejwt": (5, 3)}
+_FIRST_WITHOUT_SETUPTOOLS: Final = {
+    "gunicorn": (21,),
+    "apscheduler": (3, 11),
+    "djangorestframework-simplejwt": (5, 3),
+}
 """The first version of each package that does not need pkg_resources."""
 PIN: Final = re.compile(
     r"^(?:name = \")?(?P<name>[a-z][\w.-]*+)(?:\[[^\]\n]*+\])?"
@@ -85,13 +89,13 @@ def old_package_in(text: str) -> str:
     if _OWN_SETUPTOOLS_PATTERN.search(text):
         return ""
     for match in PIN.finditer(text):
-        since = _WITHOUT_SINCE.get(match["name"].lower().replace("_", "-"))
+        since = _FIRST_WITHOUT_SETUPTOOLS.get(match["name"].lower().replace("_", "-"))
         if since and version_numbers(match["version"]) < since:
             return f"{match['name']} {match['version']}"
     return ""
 
 
-_COMPANIONS: Final[Mapping[str, Sequence[tuple[tuple[int, ...], Sequence[str]]]]] = {
+_COMPANION_REQUIREMENTS: Final[Mapping[str, Sequence[tuple[tuple[int, ...], Sequence[str]]]]] = {
     "flask": (
         ((2,), ("itsdangerous<2.1", "jinja2<3.1", "markupsafe<2.1", "werkzeug<2.1")),
         ((2, 3), ("werkzeug<3",)),
@@ -116,7 +120,7 @@ def companions_in(text: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for match in PIN.finditer(text):
         version = version_numbers(match["version"])
-        rows = _COMPANIONS.get(match["name"].lower().replace("_", "-"), ())
+        rows = _COMPANION_REQUIREMENTS.get(match["name"].lower().replace("_", "-"), ())
         for companion in next((added for limit, added in rows if version < limit), ()):
             is_new = package_name(companion) not in {*named, *map(package_name, found)}
             if is_new:
@@ -130,7 +134,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 LOCKS: Final = ("uv.lock", "poetry.lock", "pdm.lock")
 PINNING_FILES: Final = (*LOCKS, *REQUIREMENTS, "Pipfile.lock", "pyproject.toml")
-_PIPFILE: Final = "Pipfile.lock"
+_PIPFILE_LOCK: Final = "Pipfile.lock"
 MAX_LOCK_BYTES: Final = 8 << 20
 """Maximum bytes of a lock file that are read."""
 _OLDEST_MINOR: Final = 8
@@ -219,8 +223,8 @@ def _pins(files: KnownFiles) -> Iterator[_Pin]:
     elif files.has(*REQUIREMENTS):
         for path in requirements_files(files):
             yield from _pins_in(files.text(path), path)
-    elif files.has(_PIPFILE):
-        yield from _pins_of_pipfile(files.beginning(_PIPFILE, MAX_LOCK_BYTES))
+    elif files.has(_PIPFILE_LOCK):
+        yield from _pins_of_pipfile(files.beginning(_PIPFILE_LOCK, MAX_LOCK_BYTES))
     elif files.has("pyproject.toml"):
         listed = texts(files.toml("pyproject.toml"), "project", "dependencies")
         yield from _pins_in("\n".join(listed), "pyproject.toml")
@@ -243,4 +247,4 @@ def _pins_of_pipfile(text: str) -> Iterator[_Pin]:
         if version.startswith("==") and not _OLDER_PYTHON_MARKER_PATTERN.search(
             text_in(packages, name, "markers")
         ):
-            yield from _pins_in(f"{name}{version}", _PIPFILE)
+            yield from _pins_in(f"{name}{version}", _PIPFILE_LOCK)

@@ -17,7 +17,7 @@ _ELSEWHERE_PATTERN: Final = re.compile(
     r"--chdir|--app-dir|--pythonpath|--working-directory|PYTHONPATH|\bcd\s"
 )
 """Matches a command that serves a module of another folder."""
-_FOLDERS: Final = ("", "src", "lib")
+_MODULE_FOLDERS: Final = ("", "src", "lib")
 
 
 def problem_of_served_module(files: KnownFiles, command: str) -> str:
@@ -27,7 +27,7 @@ def problem_of_served_module(files: KnownFiles, command: str) -> str:
     if not served or _ELSEWHERE_PATTERN.search(command) or not _has_code(files):
         return ""
     top, module = served[1], served[1] + served[2]
-    if known_package_of(top) or any(_has(files, f"{folder}.{top}".strip(".")) for folder in _FOLDERS):
+    if known_package_of(top) or any(_has(files, f"{folder}.{top}".strip(".")) for folder in _MODULE_FOLDERS):
         return ""
     path = f"{module.replace('.', '/')}.py"
     inner = next((folder for folder in sorted(files.tree.folders()) if files.has(f"{folder}/{path}")), "")

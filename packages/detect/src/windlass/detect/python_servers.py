@@ -27,7 +27,7 @@ _READS_PORT_PATTERN: Final = re.compile(
     r"(?:environ(?:\.get\(|\.setdefault\(|\[)|getenv\(|\b(?:env|config)(?:\.\w{1,20}+)?\()"
     r"[ \t\n]*+['\"]PORT['\"]"
 )
-_SERVERS: Final = (
+_SERVER_PATTERN_TEXTS: Final = (
     ("", r"(?:HTTP|TCP|WSGI)Server[ \t]*+\("),
     ("", r"\b(?:make_server|start_server|run_app|TCPSite|run_simple)[ \t]*+\("),
     ("asyncio", r"\.create_server[ \t]*+\("),
@@ -38,7 +38,7 @@ _SERVERS: Final = (
     ("websockets", r"\bserve[ \t]*+\("),
 )
 """The module that a file must import, and the call that starts the module's server."""
-_OF_SERVERS: Final = tuple((module, re.compile(pattern)) for module, pattern in _SERVERS)
+_SERVER_PATTERNS: Final = tuple((module, re.compile(pattern)) for module, pattern in _SERVER_PATTERN_TEXTS)
 _PLACE_PATTERN: Final = re.compile(
     r"(?:,|\()[ \t\n]*+(?:['\"][\w.:]*+['\"]|None)[ \t\n]*+,[ \t\n]*+(\d{2,5})\b"
 )
@@ -59,7 +59,9 @@ def server_of(files: KnownFiles, path: str) -> PythonServer | None:
         text = _COMMENT_PATTERN.sub("", file.text)
         if _READS_PORT_PATTERN.search(text):
             return PythonServer(file.served_port, f"{file.path} reads the variable PORT.")
-        if any((not module or file.imports(module)) and call.search(text) for module, call in _OF_SERVERS):
+        if any(
+            (not module or file.imports(module)) and call.search(text) for module, call in _SERVER_PATTERNS
+        ):
             return PythonServer(_port_of(file, text), f"{file.path} starts a server.")
     return None
 

@@ -165,12 +165,12 @@ class Recipe(Struct, kw_only=True):
         """The name, value as text, and reason of each detected field."""
         return [
             (name, _to_text(getattr(self, name)), self.reasons[name])
-            for name in _ORDER
+            for name in _FIELD_ORDER
             if name in self.reasons
         ]
 
 
-_ORDER: Final = [
+_FIELD_ORDER: Final = [
     name for name in Recipe.__struct_fields__ if name not in ("reasons", "problems", "remarks", "candidates")
 ]
 

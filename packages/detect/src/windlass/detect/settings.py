@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from windlass.detect.detect import advice_for
 from windlass.detect.recipe import WEB_PROCESS, ProcessType, Recipe
 
-_REASON: Final = "It is set in the application."
+_SETTING_REASON: Final = "It is set in the application."
 
 
 class RecipeSettings(Struct, frozen=True, kw_only=True):
@@ -79,4 +79,4 @@ def _start(recipe: Recipe, command: str) -> None:
 def _set(recipe: Recipe, field: str, value: str | list[str] | list[ProcessType]) -> None:
     if value:
         setattr(recipe, field, value)
-        recipe.reasons[field] = _REASON
+        recipe.reasons[field] = _SETTING_REASON

@@ -13,10 +13,10 @@ from windlass.detect.recipe import Recipe
 
 _SETS_FOLDER_PATTERN: Final = re.compile(r"^site_dir:[ \t]*+['\"]?([\w./-]{1,200}+)", re.MULTILINE)
 _MATERIAL_PATTERN: Final = re.compile(r"^(?:theme:[ \t]*+|[ \t]++name:[ \t]*+)['\"]?material\b", re.MULTILINE)
-_MANIFESTS: Final = frozenset(
+_MANIFEST_FILES: Final = frozenset(
     ["package.json", "pyproject.toml", "requirements.txt", "manage.py", "go.mod", "Cargo.toml", "Gemfile"]
 )
-_OF_SITES: Final = frozenset(
+_SITE_FOLDERS: Final = frozenset(
     ["docs", "themes", "node_modules", "overrides", "test", "tests", "examples", "scripts", "tools"]
 )
 """Folders in which a manifest belongs to the site, or to tools for its authors."""
@@ -36,7 +36,7 @@ class _Generator(Struct, frozen=True, kw_only=True):
     folder: str
 
 
-_GENERATORS: Final = (
+_SITE_GENERATORS: Final = (
     _Generator(
         name="MkDocs",
         files=("mkdocs.yml", "mkdocs.yaml"),
@@ -73,14 +73,14 @@ _GENERATORS: Final = (
 )
 
 SITE_FILES: Final = tuple(
-    file for generator in _GENERATORS for file in (*generator.files, *generator.examples)
+    file for generator in _SITE_GENERATORS for file in (*generator.files, *generator.examples)
 )
 
 
 def choose_site(files: KnownFiles, recipe: Recipe, dependencies: dict[str, str]) -> None:
     """Chooses the folder's static site generator if the folder contains no application. In a repository with
     an application, the site is usually only its manual."""
-    generator = next((maker for maker in _GENERATORS if _file_of(maker, files)), None)
+    generator = next((maker for maker in _SITE_GENERATORS if _file_of(maker, files)), None)
     if generator is None or recipe.is_application or _holds_others(files):
         return
     file = _file_of(generator, files)
@@ -112,10 +112,10 @@ def _holds_others(files: KnownFiles) -> bool:
     if files.has("package.json"):
         return True
     return any(
-        not _MANIFESTS.isdisjoint(files.tree.names(folder)) and not _is_of_site(folder)
+        not _MANIFEST_FILES.isdisjoint(files.tree.names(folder)) and not _is_of_site(folder)
         for folder in files.tree.folders()
     )
 
 
 def _is_of_site(folder: str) -> bool:
-    return folder.startswith(".") or not _OF_SITES.isdisjoint(folder.split("/"))
+    return folder.startswith(".") or not _SITE_FOLDERS.isdisjoint(folder.split("/"))

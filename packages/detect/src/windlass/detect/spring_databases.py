@@ -10,8 +10,8 @@ from windlass.detect.known_files import KnownFiles
 from windlass.detect.own_secrets import is_own_secret
 from windlass.detect.recipe import DatabaseVariable, NeededDatabase
 
-_FOLDER: Final = "src/main/resources"
-_SUFFIXES: Final = ("properties", "yml", "yaml")
+_RESOURCES_FOLDER: Final = "src/main/resources"
+_SETTINGS_SUFFIXES: Final = ("properties", "yml", "yaml")
 _ACTIVE_PATTERN: Final = re.compile(
     r"^spring\.profiles\.active[ \t]*+=[ \t]*+(\w{1,40}+)|^ {2,8}active:[ \t]*+(\w{1,40}+)", re.MULTILINE
 )
@@ -20,11 +20,11 @@ _LINE_PATTERN: Final = re.compile(
 )
 _VARIABLE_PATTERN: Final = re.compile(r"\$\{([A-Z][A-Z0-9_]{1,60}+)[:}]")
 _JDBC_PATTERN: Final = re.compile(r"jdbc:(postgresql|mysql|mariadb):")
-_DRIVERS: Final = {
+_DRIVER_PATTERNS: Final = {
     "POSTGRESQL": re.compile(r"org\.postgresql"),
     "MYSQL": re.compile(r"mysql-connector|mariadb-java-client"),
 }
-_PARTS: Final = {"url": "URL", "jdbc-url": "URL", "username": "USER", "password": "PASSWORD"}
+_PROPERTY_PARTS: Final = {"url": "URL", "jdbc-url": "URL", "username": "USER", "password": "PASSWORD"}
 _ADDRESS_PARTS: Final = (("HOST", "HOST|SERVER"), ("PORT", "PORT"), ("NAME", "NAME|DATABASE|SCHEMA|DB"))
 _OWN_NAMES: Final = {
     "URL": "SPRING_DATASOURCE_URL",
@@ -32,14 +32,14 @@ _OWN_NAMES: Final = {
     "PASSWORD": "SPRING_DATASOURCE_PASSWORD",
 }
 """Variables that replace properties, whatever their values are."""
-_SCHEMES: Final = {"POSTGRESQL": "postgresql", "MYSQL": "mysql"}
+_JDBC_SCHEMES: Final = {"POSTGRESQL": "postgresql", "MYSQL": "mysql"}
 
 
 def spring_databases(files: KnownFiles) -> list[tuple[NeededDatabase, str]]:
     """Returns the databases that the properties name, each with the reason."""
     path, properties = _spring_properties(files)
     source = {
-        _PARTS[key.rpartition(".")[2]]: value
+        _PROPERTY_PARTS[key.rpartition(".")[2]]: value
         for key, value in properties.items()
         if re.fullmatch(r"spring\.(?:datasource|r2dbc)(?:\.hikari)?\.(?:url|jdbc-url|username|password)", key)
     }
@@ -66,7 +66,7 @@ def _database_reason(path: str, type: str) -> str:
 def _needed_database(type: str, source: dict[str, str]) -> NeededDatabase:
     prefix = prefix_of(MAIN_DATABASE)
     values = {part: f"{{{{{prefix}{part}}}}}" for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD")}
-    values["URL"] = f"jdbc:{_SCHEMES[type]}://{values['HOST']}:{values['PORT']}/{values['NAME']}"
+    values["URL"] = f"jdbc:{_JDBC_SCHEMES[type]}://{values['HOST']}:{values['PORT']}/{values['NAME']}"
     variables: dict[str, str] = {}
     for part, own in _OWN_NAMES.items():
         text = source.get(part, "")
@@ -121,13 +121,13 @@ def _type_of(files: KnownFiles, url: str) -> str:
     if not url or "jdbc:" in url:
         return ""
     text = files.text(files.has("pom.xml", "build.gradle.kts", "build.gradle"))
-    drivers = [type for type, pattern in _DRIVERS.items() if pattern.search(text)]
+    drivers = [type for type, pattern in _DRIVER_PATTERNS.items() if pattern.search(text)]
     return drivers[0] if len(drivers) == 1 else ""
 
 
 def _spring_properties(files: KnownFiles) -> tuple[str, dict[str, str]]:
     """Returns the file with the properties, and its values with those of the profile that it activates."""
-    path = files.has(*(f"{_FOLDER}/application.{suffix}" for suffix in _SUFFIXES))
+    path = files.has(*(f"{_RESOURCES_FOLDER}/application.{suffix}" for suffix in _SETTINGS_SUFFIXES))
     if not path:
         return "", {}
     text = files.text(path)
@@ -136,7 +136,10 @@ def _spring_properties(files: KnownFiles) -> tuple[str, dict[str, str]]:
         profile = active[1] or active[2]
         values |= _property_values(
             files.text(
-                files.has(*(f"{_FOLDER}/application-{profile}.{suffix}" for suffix in _SUFFIXES)) or path
+                files.has(
+                    *(f"{_RESOURCES_FOLDER}/application-{profile}.{suffix}" for suffix in _SETTINGS_SUFFIXES)
+                )
+                or path
             )
         )
     return path, values

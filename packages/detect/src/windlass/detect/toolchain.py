@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct, field
 
 _NUMBERS_PATTERN: Final = re.compile(r"\d+(?:\.\d++)*+")
-_DAMAGE: Final = (
+_DAMAGE_PATTERN_TEXT: Final = (
     "checksum mismatch|corrupt(?:ed)?\\b|not a valid zip file|invalid (?:gzip|zip|LOC) header|zip END header"
     "|error in opening zip file|unexpected end of (?:file|ZLIB)|failed to unpack|EINTEGRITY"
 )
@@ -68,7 +68,7 @@ class Toolchain(Struct, frozen=True, kw_only=True):
     results: tuple[str, ...] = ()
     """Patterns of files in the cached folders that the application needs at runtime. A pattern that ends with
     `/` is a folder."""
-    damage: str = _DAMAGE
+    damage: str = _DAMAGE_PATTERN_TEXT
     """A regular expression for output lines of a failed step that show a damaged cache."""
 
     @property

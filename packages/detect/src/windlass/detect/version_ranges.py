@@ -16,7 +16,7 @@ _COMPARATOR_PATTERN: Final = re.compile(
 MAX_RANGE_LENGTH: Final = 200
 """Maximum characters of a range that are parsed."""
 _HYPHEN_RANGE_PATTERN: Final = re.compile(r"(\S++)[ \t]++-[ \t]++(\S++)")
-_NAMES: Final = {"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24"}
+_NODE_CODE_NAMES: Final = {"hydrogen": "18", "iron": "20", "jod": "22", "krypton": "24"}
 """Code names of Node's long-term releases, which .nvmrc may contain: `lts/jod`."""
 
 Numbers = tuple[int, ...]
@@ -44,7 +44,7 @@ def plain_version(version_range: str) -> str:
 def without_name(version_range: str) -> str:
     """Returns the number of a Node release that is given by its code name. Other texts are returned
     unchanged."""
-    return _NAMES.get(version_range.strip().lower().removeprefix("lts/"), version_range.strip())
+    return _NODE_CODE_NAMES.get(version_range.strip().lower().removeprefix("lts/"), version_range.strip())
 
 
 def _satisfies(version: Numbers, alternative: str) -> bool:

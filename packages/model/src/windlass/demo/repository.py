@@ -19,10 +19,10 @@ BRANCH: Final = "main"
 
 FILES: Final = Path(__file__).with_name("application")
 _EXCLUDED_NAMES: Final = ("__pycache__",)
-_WRITTEN: Final = "Windlass <demo@windlass.invalid> 1767225600 +0000"
-_MESSAGE: Final = "A guestbook"
+_AUTHOR_LINE: Final = "Windlass <demo@windlass.invalid> 1767225600 +0000"
+_COMMIT_MESSAGE: Final = "A guestbook"
 # Allows fetching commits by id, including commits of an earlier version of Windlass.
-_CONFIG: Final = """[core]
+_REPOSITORY_CONFIG: Final = """[core]
 \trepositoryformatversion = 0
 \tbare = true
 [uploadpack]
@@ -35,7 +35,7 @@ def repository(folder: Path) -> Path:
     """Writes this version's repository into a folder. Earlier commits are kept."""
     for name in ("objects", "refs/heads"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    _write(folder / "config", _CONFIG.encode())
+    _write(folder / "config", _REPOSITORY_CONFIG.encode())
     _write(folder / "HEAD", f"ref: refs/heads/{BRANCH}\n".encode())
     _write(folder / "refs/heads" / BRANCH, _commit(folder).encode() + b"\n")
     return folder
@@ -44,10 +44,10 @@ def repository(folder: Path) -> Path:
 def _commit(folder: Path) -> str:
     lines = (
         f"tree {_write_tree(folder, FILES)}",
-        f"author {_WRITTEN}",
-        f"committer {_WRITTEN}",
+        f"author {_AUTHOR_LINE}",
+        f"committer {_AUTHOR_LINE}",
         "",
-        _MESSAGE,
+        _COMMIT_MESSAGE,
         "",
     )
     return _write_object(folder, "commit", "\n".join(lines).encode())

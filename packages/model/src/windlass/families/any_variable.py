@@ -30,7 +30,7 @@ from windlass.families.variable import (
     is_variable,
 )
 
-_GROUP: Final = "Variables"
+_OPERATION_GROUP: Final = "Variables"
 
 LevelName = Annotated[
     LevelWord, Meta(description="The kind of resource that the id is of"), example("APPLICATION")
@@ -133,7 +133,7 @@ any_variable = AnyOf("variable", is_variable, "variable")
 
 listing = StandaloneOperation(
     path="/variable",
-    group=_GROUP,
+    group=_OPERATION_GROUP,
     action=get(
         "listVariables",
         list[AnyVariable],
@@ -145,7 +145,7 @@ listing = StandaloneOperation(
 )
 creation = StandaloneOperation(
     path="/variable",
-    group=_GROUP,
+    group=_OPERATION_GROUP,
     action=post(
         "createVariable",
         AnyVariable,
@@ -158,7 +158,7 @@ creation = StandaloneOperation(
 )
 importing = StandaloneOperation(
     path="/variable/import",
-    group=_GROUP,
+    group=_OPERATION_GROUP,
     action=post(
         "importVariables",
         VariableImport,
@@ -173,7 +173,7 @@ importing = StandaloneOperation(
 
 actions = Actions(
     any_variable,
-    _GROUP,
+    _OPERATION_GROUP,
     (
         put(
             "edit",

@@ -264,7 +264,7 @@ def _needed_fields(spec: Cluster) -> Mapping[str, bool]:
     return dict.fromkeys(required, True) | {"router_port": False}
 
 
-_NETWORKS = {"aws_vpc_eks_id": "AWS_USER_PROVIDED_NETWORK", "vpc_name": "GCP_USER_PROVIDED_NETWORK"}
+_NETWORK_TYPES = {"aws_vpc_eks_id": "AWS_USER_PROVIDED_NETWORK", "vpc_name": "GCP_USER_PROVIDED_NETWORK"}
 """The type of a vendor's network in the full interface, by the field that identifies the network."""
 
 
@@ -285,7 +285,9 @@ def _feature_value_type(id: str, value: object) -> str:
         return "BOOLEAN"
     if not isinstance(value, dict):
         return "STRING"
-    network = next((word for field, word in _NETWORKS.items() if field in value), "AWS_USER_PROVIDED_NETWORK")
+    network = next(
+        (word for field, word in _NETWORK_TYPES.items() if field in value), "AWS_USER_PROVIDED_NETWORK"
+    )
     return {"KARPENTER": "KARPENTER", "NAT_GATEWAY": "NAT_GATEWAY"}.get(id, network)
 
 

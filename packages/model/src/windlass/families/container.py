@@ -48,14 +48,14 @@ from windlass.families.container_registry import Kind
 from windlass.families.environment import environment
 from windlass.families.organization import organization
 
-_HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?"
-_PART = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
+_HOST_PATTERN = r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?"
+_NAME_PART_PATTERN = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
 ImageName = Annotated[
     str,
     Meta(
         max_length=255,
         pattern=shaped(
-            rf"^({_HOST}/)?{_PART}(/{_PART})*\Z",
+            rf"^({_HOST_PATTERN}/)?{_NAME_PART_PATTERN}(/{_NAME_PART_PATTERN})*\Z",
             "must be the name of an image, such as ghcr.io/acme/shop, without its tag: `tag` is for that",
         ),
         description="Without the tag. With `registry_id`, relative to that registry. Without, a name "
@@ -65,12 +65,12 @@ ImageName = Annotated[
 ]
 RegistryId = Annotated[Id, refers("containerRegistry", opens="image_name")]
 """The id of a registry. The sibling field `image_name` is relative to the registry."""
-_TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+_TAG_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
 _TAG_FORM = "must be a tag, such as 1.4.2: letters, digits, _, . and -"
 Tag = Annotated[
     str,
     Meta(
-        pattern=shaped(rf"^{_TAG}\Z", _TAG_FORM),
+        pattern=shaped(rf"^{_TAG_PATTERN}\Z", _TAG_FORM),
         description="Resolved to a digest by each deploy; restart, redeploy and rollback keep the digest",
         examples=["1.4.2"],
     ),
@@ -78,7 +78,7 @@ Tag = Annotated[
 TagToDeploy = Annotated[
     str,
     Meta(
-        pattern=shaped(rf"^({_TAG})?\Z", _TAG_FORM),
+        pattern=shaped(rf"^({_TAG_PATTERN})?\Z", _TAG_FORM),
         description="The new tag of the container; if left out, the present one",
         examples=["1.5.0"],
     ),

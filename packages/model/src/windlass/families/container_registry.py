@@ -54,7 +54,7 @@ Address = Annotated[
         ),
     ),
 ]
-_SIGNS = shaped(r"^[!-~]+\Z", "must be printable ASCII, without blanks")
+_PRINTABLE_TEXT = shaped(r"^[!-~]+\Z", "must be printable ASCII, without blanks")
 Region = Annotated[
     str,
     Meta(
@@ -62,7 +62,7 @@ Region = Annotated[
         pattern=shaped(r"^[a-z0-9-]+\Z", "must be the name of a region, such as eu-west-3"),
     ),
 ]
-AccessKey = Annotated[str, Meta(min_length=1, max_length=256, pattern=_SIGNS)]
+AccessKey = Annotated[str, Meta(min_length=1, max_length=256, pattern=_PRINTABLE_TEXT)]
 User = Annotated[
     str,
     Meta(
@@ -72,10 +72,10 @@ User = Annotated[
         pattern=shaped(r"^[ -9;-~]+\Z", "must be printable ASCII, without a colon"),
     ),
 ]
-Secret = Annotated[str, Meta(min_length=1, max_length=4096, pattern=_SIGNS)]
+Secret = Annotated[str, Meta(min_length=1, max_length=4096, pattern=_PRINTABLE_TEXT)]
 KeyFile = Annotated[str, Meta(min_length=1, max_length=16_384), several_lines()]
-_REFUSED = always_refused("Windlass has no identity of its own at a cloud")
-_TO_REGISTRY = ("kind", "url", "config.username")
+_REFUSED_ROLE = always_refused("Windlass has no identity of its own at a cloud")
+_FIELDS_SENT_TO_REGISTRY = ("kind", "url", "config.username")
 
 
 class RegistryConfig(Spec):
@@ -84,7 +84,7 @@ class RegistryConfig(Spec):
     username: Annotated[Maybe[User], example("acme"), Meta(description="User name of the login")] = absent
     password: Annotated[
         Maybe[Secret],
-        hidden(sent_to=_TO_REGISTRY),
+        hidden(sent_to=_FIELDS_SENT_TO_REGISTRY),
         example("a-token-that-only-reads"),
         Meta(description="A password, or better a token that only reads. Never answered"),
     ] = absent
@@ -95,7 +95,7 @@ class RegistryConfig(Spec):
         hidden(sent_to=("kind", "config.region", "config.access_key_id", "url")),
         Meta(description="Secret key of AWS; requests to AWS are signed with it. Never answered"),
     ] = absent
-    role_arn: Annotated[Maybe[Line], _REFUSED] = absent
+    role_arn: Annotated[Maybe[Line], _REFUSED_ROLE] = absent
     scaleway_access_key: Annotated[Maybe[AccessKey], WITHOUT_EFFECT] = absent
     scaleway_secret_key: Annotated[
         Maybe[Secret],
@@ -108,11 +108,11 @@ class RegistryConfig(Spec):
         hidden(sent_to=("kind", "url", "config.region")),
         Meta(description="Key of a service account of Google, in JSON. Never answered"),
     ] = absent
-    gcp_credentials_type: Annotated[Maybe[Literal["workload_identity_federation"]], _REFUSED] = absent
+    gcp_credentials_type: Annotated[Maybe[Literal["workload_identity_federation"]], _REFUSED_ROLE] = absent
     project_id: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
-    service_account_email: Annotated[Maybe[Line], _REFUSED] = absent
-    workload_identity_provider_resource: Annotated[Maybe[Line], _REFUSED] = absent
-    token_lifetime_seconds: Annotated[Maybe[Count], _REFUSED] = absent
+    service_account_email: Annotated[Maybe[Line], _REFUSED_ROLE] = absent
+    workload_identity_provider_resource: Annotated[Maybe[Line], _REFUSED_ROLE] = absent
+    token_lifetime_seconds: Annotated[Maybe[Count], _REFUSED_ROLE] = absent
     azure_tenant_id: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
     azure_subscription_id: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
 
@@ -280,7 +280,7 @@ def _check_url(spec: ContainerRegistry, kind: RegistryKind) -> None:
         raise clash("url", f"leave it out, or choose the kind GENERIC_CR: Docker Hub is at {kind.url}")
 
 
-_IMAGES = (
+_IMAGES_DESCRIPTION = (
     "Asks the registry. 409 with the reason if it cannot be read, 503 while it allows no more requests. With "
     "`imageName`, the one result has the tags of that image, a page at a time. Without it, the images of the "
     "registry, each with its tags; 409 from registries that list no images. Docker Hub lists public images: "
@@ -311,7 +311,7 @@ container_registry = Family(
             "images",
             list[RegistryImage],
             "List images and tags",
-            _IMAGES,
+            _IMAGES_DESCRIPTION,
             query=ImagesQuery,
             also=(409, 503),
             outside=True,

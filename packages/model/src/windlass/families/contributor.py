@@ -23,7 +23,7 @@ class Contributor(Shown):
     ]
 
 
-_CONTRIBUTORS: Final = (
+_CONTRIBUTORS_DESCRIPTION: Final = (
     "The authors of the newest commits, each address once, the newest first. They need not be members of the "
     "organization. 409 if the repository cannot be read."
 )
@@ -36,7 +36,7 @@ of_applications = Actions(
             "contributor",
             list[Contributor],
             "List the authors of the newest commits",
-            _CONTRIBUTORS,
+            _CONTRIBUTORS_DESCRIPTION,
             id="listApplicationContributors",
             paged=False,
             also=(409,),

@@ -17,7 +17,7 @@ class DeploymentSpec(Spec):
 _BUILD_LOG: Final = (
     "The lines of the build log, oldest first; `follow=true` continues with new lines during the build."
 )
-_FOLLOW: Final = (
+_FOLLOW_DESCRIPTION: Final = (
     "A stream of server-sent events: the present state of the deployment, and each change. `end` follows "
     "the last change. With a `Last-Event-ID` it begins with the present state, too."
 )
@@ -36,7 +36,7 @@ deployment = Family(
             "follow",
             Shown,
             "Follow until it ends",
-            _FOLLOW,
+            _FOLLOW_DESCRIPTION,
             suffix="/stream",
             query=StreamOptions,
             streams=True,

@@ -79,7 +79,7 @@ class DeployedService(Shown):
     execution_id: Annotated[str, example("db01511f-abe4-5113-a2dc-90c7f2efb14a")]
 
 
-_DURATION: Final = "in the form of ISO 8601; so far, if it is not finished"
+_DURATION_DESCRIPTION: Final = "in the form of ISO 8601; so far, if it is not finished"
 _StageStatus = Annotated[
     str,
     Meta(
@@ -101,7 +101,7 @@ class ServiceHistoryEntry(Shown):
     icon_uri: Annotated[str, example("app://windlass/application")]
     total_duration: Annotated[
         str,
-        Meta(description=f"Seconds from its beginning to its end, without waiting, {_DURATION}"),
+        Meta(description=f"Seconds from its beginning to its end, without waiting, {_DURATION_DESCRIPTION}"),
         example("PT12S"),
     ]
     message: Annotated[str, Meta(description="Why it ended as it did, or why it waits, if known")] = ""
@@ -117,7 +117,7 @@ class HistoryStage(Shown):
     status: _StageStatus
     duration: Annotated[
         str,
-        Meta(description=f"Seconds from the first beginning to the last end in it, {_DURATION}"),
+        Meta(description=f"Seconds from the first beginning to the last end in it, {_DURATION_DESCRIPTION}"),
         example("PT12S"),
     ]
     services: list[ServiceHistoryEntry]
@@ -143,7 +143,9 @@ class EnvironmentStagesEntry(Shown):
         example("DEPLOY"),
     ]
     total_duration: Annotated[
-        str, Meta(description=f"Seconds from the request to the last end, {_DURATION}"), example("PT12S")
+        str,
+        Meta(description=f"Seconds from the request to the last end, {_DURATION_DESCRIPTION}"),
+        example("PT12S"),
     ]
     stages: Annotated[list[HistoryStage], Meta(description="In their order at that time, without empty ones")]
     action_status: Annotated[
@@ -245,11 +247,11 @@ stages = ServiceLists(
     EnvironmentStageStatuses, inside=("stages", ServiceLists(StageStatuses, _list_of_statuses))
 )
 
-_GROUPS: Final = (
+_GROUPS_DESCRIPTION: Final = (
     "Newest first. Deployments that one request has started together are one entry. Those of services that "
     "were deleted are not kept."
 )
-_BY_STAGE: Final = (
+_BY_STAGE_DESCRIPTION: Final = (
     "Stages are shown with the name and the order that they had at that time; services with their present "
     "name."
 )
@@ -270,7 +272,7 @@ of_environments = Actions(
             "deploymentHistory",
             list[EnvironmentHistoryEntry],
             "List past deployments",
-            _GROUPS,
+            _GROUPS_DESCRIPTION,
             id="listEnvironmentDeploymentHistory",
             query=HistoryQuery,
             paged=False,
@@ -279,7 +281,7 @@ of_environments = Actions(
             "deploymentHistoryV2",
             list[EnvironmentStagesEntry],
             "List past deployments, by stage",
-            f"{_GROUPS} {_BY_STAGE}",
+            f"{_GROUPS_DESCRIPTION} {_BY_STAGE_DESCRIPTION}",
             id="listEnvironmentDeploymentHistoryV2",
             query=StagesHistoryQuery,
             paged=False,

@@ -110,7 +110,7 @@ class EnvironmentLogEntry(Shown):
     message: EntryMessage
 
 
-_LOG: Final = (
+_LOG_DESCRIPTION: Final = (
     "The deployments that one request has started, oldest line first: for each service when it was queued, "
     "began and ended, with the lines of its build and of its release command. The output of services "
     "that run is in their own logs."
@@ -124,7 +124,7 @@ of_environments = Actions(
             "deploymentLog",
             list[EnvironmentLogLine],
             "Read the log of a deployment",
-            _LOG,
+            _LOG_DESCRIPTION,
             suffix="/log",
             id="getEnvironmentLog",
             query=DeploymentLogQuery,
@@ -134,7 +134,7 @@ of_environments = Actions(
             "deploymentLogEntries",
             list[EnvironmentLogEntry],
             "Read the log of a deployment, with the step of each line",
-            f"{_LOG} The answer is an array, without `results` around it.",
+            f"{_LOG_DESCRIPTION} The answer is an array, without `results` around it.",
             suffix="/logs",
             id="listEnvironmentLogs",
             query=DeploymentLogQuery,

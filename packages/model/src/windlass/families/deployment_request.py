@@ -32,7 +32,7 @@ class DeploymentRequestStatus(Shown):
     ]
 
 
-_STATUS: Final = (
+_STATUS_DESCRIPTION: Final = (
     "Covers all services that the request has deployed, stopped or removed. Requests for deleted services "
     "are not stored."
 )
@@ -44,12 +44,12 @@ status = StandaloneOperation(
         "getDeploymentRequestStatus",
         DeploymentRequestStatus,
         "Read the state of what one request has started",
-        _STATUS,
+        _STATUS_DESCRIPTION,
         query=DeploymentRequestQuery,
     ),
 )
 
-_CANCEL: Final = (
+_CANCEL_DESCRIPTION: Final = (
     "Ends those of its deployments that wait, and asks those under way to stop: all that are left of the "
     "request, and no other. The present releases keep serving. The id is the `deployment_request_id` of an "
     "answer or of a queue, or the id of one of its deployments. May be repeated while it is under way. 409 "
@@ -63,7 +63,7 @@ cancellation = StandaloneOperation(
         "cancelDeploymentRequest",
         None,
         "Cancel what one request has started",
-        _CANCEL,
+        _CANCEL_DESCRIPTION,
         ids={"deployment_id": "deployment"},
         body=CancelRequest,
         need=Scope.DEPLOY,

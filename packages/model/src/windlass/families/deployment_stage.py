@@ -60,12 +60,12 @@ def normalise(spec: DeploymentStage) -> None:
     spec.description = spec.description or ""
 
 
-_GROUP: Final = "Deployment Stages"
-_PLACE: Final = (
+_OPERATION_GROUP: Final = "Deployment Stages"
+_PLACE_DESCRIPTION: Final = (
     "Takes the service out of its present stage: a service is in exactly one stage of its environment. "
     "Answers all stages of the environment in their order."
 )
-_MOVE: Final = "Answers all stages of the environment in their new order."
+_MOVE_DESCRIPTION: Final = "Answers all stages of the environment in their new order."
 
 deployment_stage = Family(
     "stage",
@@ -74,7 +74,7 @@ deployment_stage = Family(
     segment="deploymentStage",
     title="DeploymentStage",
     shown=DeploymentStageShown,
-    group=_GROUP,
+    group=_OPERATION_GROUP,
     created_status=200,
     normalise=normalise,
     audit=AuditWords(sub_target="DEPLOYMENT_STAGE", is_part=True),
@@ -83,7 +83,7 @@ deployment_stage = Family(
             "moveBefore",
             list[Itself],
             "Move it before another stage",
-            _MOVE,
+            _MOVE_DESCRIPTION,
             suffix="/moveBefore/{other_stage_id}",
             ids={"other_stage_id": "stage"},
             paged=False,
@@ -92,7 +92,7 @@ deployment_stage = Family(
             "moveAfter",
             list[Itself],
             "Move it after another stage",
-            _MOVE,
+            _MOVE_DESCRIPTION,
             suffix="/moveAfter/{other_stage_id}",
             ids={"other_stage_id": "stage"},
             paged=False,
@@ -105,13 +105,13 @@ deployment_stage = Family(
 
 of_stages = Actions(
     deployment_stage,
-    _GROUP,
+    _OPERATION_GROUP,
     (
         put(
             "place",
             list[Itself],
             "Place a service in it",
-            _PLACE,
+            _PLACE_DESCRIPTION,
             id="attachServiceToDeploymentStage",
             suffix="/service/{service_id}",
             ids={"service_id": service.name},
@@ -122,7 +122,7 @@ of_stages = Actions(
 )
 of_services = Actions(
     service,
-    _GROUP,
+    _OPERATION_GROUP,
     (
         get(
             "stage",

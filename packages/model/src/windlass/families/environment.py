@@ -177,7 +177,7 @@ class ChosenServices(Spec):
     """Services by their ids."""
 
 
-_DEPLOYED: Final = "Services to deploy, each by its id and once"
+_DEPLOYED_DESCRIPTION: Final = "Services to deploy, each by its id and once"
 
 
 def _list_of_statuses(family: Family) -> tuple[str, Any]:
@@ -187,7 +187,7 @@ def _list_of_statuses(family: Family) -> tuple[str, Any]:
 def _chosen_to_deploy(family: Family) -> tuple[str, Any]:
     chosen = next((trait.chosen for trait in family.traits if trait.chosen), Id)
     return f"{family.name}s", Annotated[
-        list[chosen], Meta(description=_DEPLOYED), shown_in_examples()  # type: ignore[valid-type]
+        list[chosen], Meta(description=_DEPLOYED_DESCRIPTION), shown_in_examples()  # type: ignore[valid-type]
     ]
 
 
@@ -246,7 +246,7 @@ class EnvironmentCloneRequest(Spec):
     apply_deployment_rule: Annotated[bool, WITHOUT_EFFECT] = False
 
 
-_CLONE: Final = (
+_CLONE_DESCRIPTION: Final = (
     "Copies the environment with all its services, their settings, variables and secrets: all or nothing. "
     "Data is not copied, and nothing is deployed. Aliases and overrides refer to the copies; those of "
     "variables that the copy does not see, because it is in another project, are left out."
@@ -256,12 +256,12 @@ _EXPORT: Final = (
     "the Terraform provider of the full interface. It has what the caller may read. Values of secrets are "
     "not in it: each is an input variable."
 )
-_FOLLOW: Final = (
+_FOLLOW_DESCRIPTION: Final = (
     "A stream of server-sent events: first all present statuses, then after each change the environment "
     "and the services that have changed. It always begins with all, also with a `Last-Event-ID`, so a "
     "client cannot miss a change. `end` says that the environment was deleted."
 )
-_CHOSEN: Final = "Does nothing unless all of them are services of this environment."
+_CHOSEN_DESCRIPTION: Final = "Does nothing unless all of them are services of this environment."
 _start = partial(post, need=Scope.DEPLOY)
 
 ENVIRONMENT_ACTIONS = (
@@ -307,7 +307,7 @@ ENVIRONMENT_ACTIONS = (
         "clone",
         Itself,
         "Copy it with all its services",
-        _CLONE,
+        _CLONE_DESCRIPTION,
         body=EnvironmentCloneRequest,
         status=202,
         also=(409,),
@@ -335,7 +335,7 @@ ENVIRONMENT_ACTIONS = (
         "status/stream",
         EnvironmentChanges,
         "Follow the status of each service",
-        _FOLLOW,
+        _FOLLOW_DESCRIPTION,
         id="followEnvironmentStatus",
         query=StreamOptions,
         streams=True,
@@ -345,7 +345,7 @@ ENVIRONMENT_ACTIONS = (
         "service/deploy",
         EnvironmentStatus,
         "Deploy chosen services",
-        _CHOSEN,
+        _CHOSEN_DESCRIPTION,
         id="deployChosenServices",
         body=ChosenToDeploy,
     ),
@@ -353,18 +353,23 @@ ENVIRONMENT_ACTIONS = (
         "service/restart-service",
         EnvironmentStatus,
         "Restart chosen services",
-        _CHOSEN,
+        _CHOSEN_DESCRIPTION,
         id="restartChosenServices",
         body=ChosenServices,
     ),
     _start(
-        "service/stop", None, "Stop chosen services", _CHOSEN, id="stopChosenServices", body=ChosenServices
+        "service/stop",
+        None,
+        "Stop chosen services",
+        _CHOSEN_DESCRIPTION,
+        id="stopChosenServices",
+        body=ChosenServices,
     ),
     post(
         "service/uninstall",
         None,
         "Uninstall chosen services",
-        _CHOSEN,
+        _CHOSEN_DESCRIPTION,
         id="uninstallChosenServices",
         need=Scope.ADMIN,
         starts=True,
@@ -384,7 +389,7 @@ ENVIRONMENT_ACTIONS = (
         "service/delete",
         None,
         "Delete chosen services",
-        _CHOSEN,
+        _CHOSEN_DESCRIPTION,
         id="deleteChosenServices",
         body=ChosenServices,
         query=Removal,

@@ -15,7 +15,7 @@ from windlass.core.declare.shapes import GitProvider
 from windlass.families.deployment_history import service
 from windlass.families.organization import organization
 
-_GROUP = "Git repositories"
+_OPERATION_GROUP = "Git repositories"
 _TokenId = Annotated[
     Id,
     Meta(description="Git token that the git server is asked with; the list is empty without it"),
@@ -94,7 +94,9 @@ _ABOUT_LISTS = (
     "Those that the git token sees, at most 5,000. 409 with the reason if the git server cannot be asked, "
     "and 503 while it allows no more requests."
 )
-_LINKED = "Always empty: people link no accounts of git servers. Ask with a git token of the organization."
+_LINKED_DESCRIPTION = (
+    "Always empty: people link no accounts of git servers. Ask with a git token of the organization."
+)
 
 
 def _organization_actions(kind: str, name: str) -> tuple[Action, ...]:
@@ -130,23 +132,23 @@ def _account_operations(kind: str, name: str) -> tuple[StandaloneOperation, Stan
     return (
         StandaloneOperation(
             path=f"/account/{kind}/repository",
-            group=_GROUP,
+            group=_OPERATION_GROUP,
             action=get(
                 f"list{name}Repositories",
                 list[RepositoryAtServer],
                 f"List repositories of one's own account at {name}",
-                _LINKED,
+                _LINKED_DESCRIPTION,
                 paged=False,
             ),
         ),
         StandaloneOperation(
             path=f"/account/{kind}/repository/branch",
-            group=_GROUP,
+            group=_OPERATION_GROUP,
             action=get(
                 f"list{name}Branches",
                 list[BranchAtServer],
                 f"List branches of one's own repository at {name}",
-                _LINKED,
+                _LINKED_DESCRIPTION,
                 query=OwnBranchesQuery,
                 paged=False,
             ),
@@ -156,7 +158,7 @@ def _account_operations(kind: str, name: str) -> tuple[StandaloneOperation, Stan
 
 of_organizations = Actions(
     organization,
-    _GROUP,
+    _OPERATION_GROUP,
     (
         get(
             "gitAuthProviders",
@@ -175,12 +177,12 @@ of_organizations = Actions(
 
 own_providers = StandaloneOperation(
     path="/account/gitAuthProvider",
-    group=_GROUP,
+    group=_OPERATION_GROUP,
     action=get(
         "listGitAuthProviders",
         list[GitAuthProvider],
         "List linked accounts of git servers",
-        _LINKED,
+        _LINKED_DESCRIPTION,
         paged=False,
     ),
 )
@@ -190,7 +192,7 @@ own_bitbucket, own_bitbucket_branches = _account_operations("bitbucket", "Bitbuc
 
 of_services = Actions(
     service,
-    _GROUP,
+    _OPERATION_GROUP,
     (
         get(
             "gitWebhookStatus",

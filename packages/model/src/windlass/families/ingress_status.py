@@ -22,7 +22,7 @@ class IngressDeploymentStatus(Shown):
     ]
 
 
-_STATES: Final = (
+_STATES_DESCRIPTION: Final = (
     "READY if it has no addresses. DEPLOYED while a release answers at them, also during a newer "
     "deployment. UNAVAILABLE if none of its instances is ready, or its engine is away. Otherwise the state "
     "of the service."
@@ -36,7 +36,7 @@ of_services = Actions(
             "ingressDeploymentStatus",
             IngressDeploymentStatus,
             "Read whether its addresses lead to it",
-            _STATES,
+            _STATES_DESCRIPTION,
         ),
     ),
 )

@@ -23,7 +23,7 @@ class InjectedVariableShown(Shown):
     ] = absent
 
 
-_ABOUT: Final = (
+_LIST_DESCRIPTION: Final = (
     "With the values that the next deployment would get: ids, and the addresses and passwords of services "
     "of the environment, which other variables mention as `{{KEY}}`. A variable that is declared under one "
     "of these keys wins."
@@ -37,7 +37,7 @@ of_all = Actions(
             "injectedVariable",
             list[InjectedVariableShown],
             "List the variables that Windlass sets",
-            _ABOUT,
+            _LIST_DESCRIPTION,
             paged=False,
         ),
     ),

@@ -311,7 +311,7 @@ def _normalise_source(source: JobSource) -> None:
             raise clash("source.docker.dockerfile_raw", "leave out either this or dockerfile_path")
 
 
-_RUN: Final = (
+_RUN_DESCRIPTION: Final = (
     "Runs the version that is deployed, with other arguments if some are named. It changes nothing of the "
     "schedule. 409 while a run of the job is under way, and before it was deployed."
 )
@@ -359,7 +359,9 @@ job = Family(
         has_advanced_settings(OF_JOBS),
     ),
     actions=(
-        post("run", JobRun, "Run it once", _RUN, need=Scope.DEPLOY, body=JobRunRequest, also=(409,)),
+        post(
+            "run", JobRun, "Run it once", _RUN_DESCRIPTION, need=Scope.DEPLOY, body=JobRunRequest, also=(409,)
+        ),
         get("dueTimes", DueTimes, "List the next due times of its timetable", query=DueTimesQuery),
         post(
             "cleanFailedJob",

@@ -15,7 +15,9 @@ class JobRunSpec(Spec):
     """A run of a job, created by the job."""
 
 
-_LOG: Final = "The lines that it wrote, oldest first; `follow=true` continues with new lines until it ends."
+_LOG_DESCRIPTION: Final = (
+    "The lines that it wrote, oldest first; `follow=true` continues with new lines until it ends."
+)
 
 job_run = Family(
     "jobRun",
@@ -28,7 +30,7 @@ job_run = Family(
     verbs=frozenset({Verb.LIST, Verb.READ}),
     names=None,
     actions=(
-        get("log", list[LogLine], "Read its log", _LOG, query=Tail, paged=False),
+        get("log", list[LogLine], "Read its log", _LOG_DESCRIPTION, query=Tail, paged=False),
         post(
             "cancel",
             JobRun,

@@ -23,13 +23,16 @@ from windlass.core.words.audit import AuditWords
 from windlass.families.api_token import RoleId
 from windlass.families.organization import organization
 
-_PART = f"[^@{CONTROL_RANGES}{BLANK_RANGES}]+"
+_ADDRESS_PART_PATTERN = f"[^@{CONTROL_RANGES}{BLANK_RANGES}]+"
 Email = Annotated[
     str,
     Meta(
         min_length=3,
         max_length=254,
-        pattern=shaped(rf"^({_PART}@{_PART})\Z", "must be an address such as ada@example.com"),
+        pattern=shaped(
+            rf"^({_ADDRESS_PART_PATTERN}@{_ADDRESS_PART_PATTERN})\Z",
+            "must be an address such as ada@example.com",
+        ),
         description="Address with which the person signs in",
     ),
 ]
@@ -165,7 +168,7 @@ _link = post(
     need=Scope.ADMIN,
     status=201,
 )
-_PEOPLE = "MEMBERS_AND_ROLES"
+_PEOPLE_GROUP = "MEMBERS_AND_ROLES"
 
 ownership = Actions(
     organization,
@@ -194,7 +197,7 @@ member = Family(
     group="Members",
     nested=True,
     names="email",
-    audit=AuditWords(target=_PEOPLE),
+    audit=AuditWords(target=_PEOPLE_GROUP),
     verbs=frozenset({Verb.LIST}),
     actions=(_change, _remove, _reset, _reset_factor),
 )
@@ -207,7 +210,7 @@ invitation = Family(
     group="Members",
     param="invite_id",
     nested=True,
-    audit=AuditWords(target=_PEOPLE, sub_target="INVITATION"),
+    audit=AuditWords(target=_PEOPLE_GROUP, sub_target="INVITATION"),
     names="email",
     write_need=Scope.ADMIN,
     verbs=frozenset({Verb.LIST, Verb.CREATE, Verb.READ, Verb.DELETE}),

@@ -67,7 +67,7 @@ class Role(Shown):
     description: Annotated[str, example(SCOPE_MEANINGS[Scope.DEPLOY])] = ""
 
 
-_FOLLOW: Final = (
+_FOLLOW_DESCRIPTION: Final = (
     "A stream of server-sent events that begins with the present: each entry of the audit as `data`, with "
     "its `number` as `id`. With the header `Last-Event-ID` it continues after that entry; 0 begins with "
     "the oldest. An event `gone` says that entries may be missing because they are no longer kept; the "
@@ -82,7 +82,7 @@ events_stream = get(
     "events/stream",
     OrganizationEvent,
     "Follow the events",
-    _FOLLOW,
+    _FOLLOW_DESCRIPTION,
     id="followOrganizationEvents",
     query=StreamOptions,
     streams=True,

@@ -23,7 +23,7 @@ from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import Family, Shown, Spec
 from windlass.families.project import project
 
-_GROUP = "Deployment Rules"
+_OPERATION_GROUP = "Deployment Rules"
 
 
 class ProjectDeploymentRule(Spec):
@@ -90,7 +90,7 @@ project_deployment_rule = Family(
     segment="deploymentRule",
     title="ProjectDeploymentRule",
     shown=ProjectDeploymentRuleShown,
-    group=_GROUP,
+    group=_OPERATION_GROUP,
     nested=True,
     param="rule_id",
     normalise=normalise,
@@ -99,7 +99,7 @@ project_deployment_rule = Family(
 
 of_projects = Actions(
     project,
-    _GROUP,
+    _OPERATION_GROUP,
     (
         put(
             "orderRules",

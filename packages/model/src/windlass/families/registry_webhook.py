@@ -71,7 +71,7 @@ class ImagePush(Shown):
     times: Annotated[int, Meta(description="Deliveries that this entry stands for")] = 1
 
 
-_ADDRESS = (
+_ADDRESS_DESCRIPTION = (
     "The registry sends each pushed tag to this address. Services with `auto_deploy` that run the image are "
     "deployed if it is their tag, with another image now, or a newer tag of the same form."
 )
@@ -84,7 +84,7 @@ of_registries = Actions(
             "registryWebhook",
             RegistryWebhook,
             "Read the webhook of the registry",
-            _ADDRESS,
+            _ADDRESS_DESCRIPTION,
             suffix="/webhook",
             id="getRegistryWebhook",
         ),
@@ -92,7 +92,7 @@ of_registries = Actions(
             "renewRegistryWebhook",
             NewRegistryWebhook,
             "Make the webhook of the registry, with a new secret",
-            f"{_ADDRESS} The secret is shown once; a former one ends.",
+            f"{_ADDRESS_DESCRIPTION} The secret is shown once; a former one ends.",
             suffix="/renewWebhook",
             id="renewRegistryWebhook",
             need=Scope.ADMIN,

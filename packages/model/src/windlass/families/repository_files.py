@@ -57,7 +57,7 @@ class Directories(Shown):
     ]
 
 
-_FETCHES = (
+_FETCH_DESCRIPTION = (
     "Fetches the newest commit of the branch and runs nothing. 409 with the reason if it cannot be read."
 )
 
@@ -69,7 +69,7 @@ of_environments = Actions(
             "checkDockerfile",
             CheckedDockerfile,
             "Look whether a Dockerfile can be parsed",
-            f"{_FETCHES} 400 if there is no such file, or with the line that cannot be parsed.",
+            f"{_FETCH_DESCRIPTION} 400 if there is no such file, or with the line that cannot be parsed.",
             id="checkDockerfile",
             body=DockerfileCheck,
             only_reads=True,
@@ -80,7 +80,7 @@ of_environments = Actions(
             "checkGitFile",
             CheckedFiles,
             "Look whether a repository has files",
-            f"{_FETCHES} 400 with the first file that is not there.",
+            f"{_FETCH_DESCRIPTION} 400 with the first file that is not there.",
             id="checkGitFile",
             body=GitFileCheck,
             only_reads=True,
@@ -98,7 +98,7 @@ of_organizations = Actions(
             "listDirectories",
             Directories,
             "List the folders of a repository",
-            f"{_FETCHES} At most 10,000; folders of tools, such as node_modules, are left out.",
+            f"{_FETCH_DESCRIPTION} At most 10,000; folders of tools, such as node_modules, are left out.",
             suffix="/listDirectoriesFromGitRepository",
             id="listDirectoriesFromGitRepository",
             body=GitRepositoryRequest,

@@ -43,7 +43,7 @@ class ResourceName(Shown):
     organization_id: Id
 
 
-_FIND: Final = (
+_FIND_DESCRIPTION: Final = (
     "Finds all resources with this name, in the token's own organization unless the path begins with "
     "another one. A 404 names the part of the path that does not exist. Names are compared as at creation. "
     "A limited token finds only resources, by names, that it may see."
@@ -52,5 +52,7 @@ _FIND: Final = (
 find = StandaloneOperation(
     path="/resource",
     group="Names",
-    action=get("findResources", list[ResourceName], "Find resources by name", _FIND, query=Naming),
+    action=get(
+        "findResources", list[ResourceName], "Find resources by name", _FIND_DESCRIPTION, query=Naming
+    ),
 )

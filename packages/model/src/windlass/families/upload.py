@@ -58,11 +58,11 @@ class ContentPart(Spec):
     ] = 0
 
 
-_COMPLETE: Final = (
+_COMPLETE_DESCRIPTION: Final = (
     "Checks the archive: 400 with the reason if it cannot be unpacked, or has another digest; 409 if bytes "
     "are missing. May be repeated."
 )
-_ABOUT: Final = (
+_UPLOAD_DESCRIPTION: Final = (
     "An archive of a folder, sent in parts with PUT …/content?offset=N and then completed. 413 if it is "
     "larger than the setting upload_bytes."
 )
@@ -78,7 +78,15 @@ upload = Family(
     write_need=Scope.DEPLOY,
     actions=(
         put("content", Itself, "Send a part", need=Scope.DEPLOY, query=ContentPart, is_raw=True),
-        post("complete", Itself, "Complete an upload", _COMPLETE, need=Scope.DEPLOY, status=200, also=(409,)),
+        post(
+            "complete",
+            Itself,
+            "Complete an upload",
+            _COMPLETE_DESCRIPTION,
+            need=Scope.DEPLOY,
+            status=200,
+            also=(409,),
+        ),
     ),
-    about=_ABOUT,
+    about=_UPLOAD_DESCRIPTION,
 )

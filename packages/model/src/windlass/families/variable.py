@@ -26,8 +26,8 @@ from windlass.core.words.audit import AuditWords
 MountPath = Annotated[str, Meta(max_length=1024, pattern=PATH_OF_FILE, description="Makes it a file")]
 
 
-_VALUE = Meta(description="{{NAME}} in it stands for the value of another variable")
-ValueWithMentions = Annotated[Text, _VALUE, example("postgresql://orders-copy:5432/orders")]
+_VALUE_DESCRIPTION = Meta(description="{{NAME}} in it stands for the value of another variable")
+ValueWithMentions = Annotated[Text, _VALUE_DESCRIPTION, example("postgresql://orders-copy:5432/orders")]
 Interpolates = Annotated[
     bool | None, Meta(description="In a file, replace {{NAME}} by the value of that variable")
 ]
@@ -51,7 +51,7 @@ class Variable(Spec):
     """Environment variables: at project, environment and service level, inherited downwards."""
 
     key: Key
-    value: Annotated[Text, _VALUE, example("postgresql://orders:5432/orders")] = ""
+    value: Annotated[Text, _VALUE_DESCRIPTION, example("postgresql://orders:5432/orders")] = ""
     mount_path: Maybe[MountPath] = absent
     description: Annotated[Note | None, example("Where the orders are kept")] = ""
     enable_interpolation_in_file: Interpolates = None
@@ -61,7 +61,9 @@ class Secret(Spec):
     """Secrets: variables whose values are never returned, and are masked in logs."""
 
     key: Annotated[Key, example("PAYMENT_KEY")]
-    value: Annotated[Text, _VALUE, hidden(sent_to=()), example("correct horse battery staple")] = ""
+    value: Annotated[
+        Text, _VALUE_DESCRIPTION, hidden(sent_to=()), example("correct horse battery staple")
+    ] = ""
     # Kept if it is omitted, because existing clients cannot send it when they replace a secret.
     mount_path: Maybe[Annotated[MountPath, kept()]] = absent
     description: Annotated[Note | None, example("Key of the payment provider")] = ""

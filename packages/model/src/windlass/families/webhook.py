@@ -143,15 +143,17 @@ def check_sendable(secret: str) -> None:
         raise clash("target_secret", "must be printable ASCII, because send_secret puts it into a header")
 
 
-_TEST: Final = (
+_TEST_DESCRIPTION: Final = (
     "Delivers the first event that the webhook subscribes to, with `test: true` in the payload. The list "
     "of deliveries shows the outcome. 409 while the webhook is disabled."
 )
-_REPLAY: Final = (
+_REPLAY_DESCRIPTION: Final = (
     "Delivers one event, or all since a time, again, each with its former `webhook-id`. An empty object "
     "selects all that failed."
 )
-_ROTATE: Final = "Until the overlap ends, every delivery carries a signature with each of the two secrets."
+_ROTATE_DESCRIPTION: Final = (
+    "Until the overlap ends, every delivery carries a signature with each of the two secrets."
+)
 
 webhook = Family(
     "webhook",
@@ -170,10 +172,22 @@ webhook = Family(
     ),
     actions=(
         get("event", list[Delivery], "List deliveries", "Newest first.", id="listWebhookEvent"),
-        post("test", Delivery, "Deliver an example", _TEST, status=202, also=(409,)),
+        post("test", Delivery, "Deliver an example", _TEST_DESCRIPTION, status=202, also=(409,)),
         post(
-            "replay", Replayed, "Deliver past events again", _REPLAY, body=Replay, status=202, also=(404, 409)
+            "replay",
+            Replayed,
+            "Deliver past events again",
+            _REPLAY_DESCRIPTION,
+            body=Replay,
+            status=202,
+            also=(404, 409),
         ),
-        post("rotateSecret", Rotated, "Change the secret without interruption", _ROTATE, body=Rotation),
+        post(
+            "rotateSecret",
+            Rotated,
+            "Change the secret without interruption",
+            _ROTATE_DESCRIPTION,
+            body=Rotation,
+        ),
     ),
 )

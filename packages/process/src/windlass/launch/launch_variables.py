@@ -20,7 +20,7 @@ LISTEN_VARIABLE: Final = "WINDLASS_LISTEN"
 LOOPBACK: Final = "127.0.0.1"
 
 _NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
-_CGROUPS = Path("/sys/fs/cgroup")
+_CGROUP_FOLDER = Path("/sys/fs/cgroup")
 
 
 def host_of(variables: Variables) -> str:
@@ -46,7 +46,7 @@ def memory_of(variables: Variables, default: int) -> int:
 def _memory_limit() -> str:
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         hierarchy, _, path = line.split(":", 2)
-        file = _CGROUPS / path.lstrip("/") / "memory.max"
+        file = _CGROUP_FOLDER / path.lstrip("/") / "memory.max"
         if hierarchy == "0" and file.is_file() and (most := file.read_text().strip()).isdigit():
             return str(max(int(most) >> 20, 1))
     return ""

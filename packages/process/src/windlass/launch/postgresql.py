@@ -43,7 +43,7 @@ SIGNAL_TRANSLATION: Final = {
     signal.SIGQUIT: signal.SIGQUIT,
 }
 _FROM_EVERYWHERE: Final = "host all all all scram-sha-256"
-_ABSENT: Final = "windlass-database-is-absent"
+_ABSENT_MARKER: Final = "windlass-database-is-absent"
 # PostgreSQL must not log a failed statement, because the statement may contain a password.
 _QUIET_OPTIONS: Final = ("exit_on_error=on", "log_min_error_statement=panic", "log_min_messages=error")
 
@@ -152,9 +152,9 @@ class PostgresServer(NamedTuple):
         answer = self.execute(
             f"DO $made$ BEGIN {role} END $made$",
             f"ALTER ROLE {name} WITH LOGIN SUPERUSER PASSWORD {text(account.password)}",
-            f"SELECT '{_ABSENT}' WHERE {absent}",
+            f"SELECT '{_ABSENT_MARKER}' WHERE {absent}",
         )
-        if f'= "{_ABSENT}"' in answer:
+        if f'= "{_ABSENT_MARKER}"' in answer:
             self.execute(f"CREATE DATABASE {quote(account.database)} OWNER {name}")
 
     def execute(self, *statements: str) -> str:

@@ -37,7 +37,7 @@ _WORKER_PATTERN: Final = lazy_pattern(
 _WRAPPER_WORDS: Final = frozenset(
     {"exec", "sh", "bash", "/bin/sh", "/bin/bash", "-c", "npx", "tini", "dumb-init", "--"}
 )
-_MANAGERS: Final = frozenset({"npm", "yarn", "pnpm", "bun"})
+_PACKAGE_MANAGERS: Final = frozenset({"npm", "yarn", "pnpm", "bun"})
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "/bin/sh", "/bin/bash", "/bin/ash"})
 
 
@@ -71,7 +71,7 @@ def web_port(command: Command | None, recipe: Recipe) -> int:
 def _may_be_started_by(text: str, recipe: Recipe) -> bool:
     words = [word.strip("'\"") for word in text.split() if word not in _WRAPPER_WORDS]
     program = words[0] if words else ""
-    return "/" in program or program in _MANAGERS or program in recipe.start.split()[:1]
+    return "/" in program or program in _PACKAGE_MANAGERS or program in recipe.start.split()[:1]
 
 
 def asks_for_port(text: str) -> bool:

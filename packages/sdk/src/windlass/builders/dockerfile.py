@@ -33,7 +33,7 @@ memory."""
 # Control characters that parsers interpret differently, as blanks or line ends.
 _CONTROL_PATTERN = re.compile(r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f]")
 _DIRECTIVE_PATTERN = re.compile(r"#\s*+([A-Za-z][A-Za-z0-9]*+)\s*+=\s*+(.+)")
-_DIRECTIVES: Final = ("syntax", "escape", "check")
+_PARSER_DIRECTIVES: Final = ("syntax", "escape", "check")
 _STAGE_PATTERN = re.compile(r"[a-z][a-z0-9._-]*")
 
 
@@ -206,7 +206,7 @@ def _escape(lines: list[str]) -> str:
     escape, seen = "\\", set()
     for place, line in enumerate(lines):
         directive = _DIRECTIVE_PATTERN.fullmatch(line.strip())
-        if not directive or (name := directive[1].lower()) not in _DIRECTIVES:
+        if not directive or (name := directive[1].lower()) not in _PARSER_DIRECTIVES:
             break
         if name in seen:
             raise DockerfileError(place + 1, f"the directive {name} may only come once")

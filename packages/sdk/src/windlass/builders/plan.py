@@ -28,7 +28,7 @@ from windlass.detect.procfile import PROCFILE, Processes, exists_only_at_heroku,
 from windlass.detect.recipe import WEB_PROCESS, NeededDatabase, ProcessType
 
 DEFAULT_DOCKERFILE: Final = "Dockerfile"
-_NOT_OF_DOCKERFILES: Final = (
+_FIELDS_WITHOUT_DOCKERFILE: Final = (
     "system_packages",
     "added_packages",
     "release",
@@ -41,7 +41,9 @@ _CHECKED_PORT_PATTERN: Final = re.compile(
     r"\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0):([1-9]\d{1,3}|[1-5]\d{4})\b", re.ASCII
 )
 """Matches the port in the address that a HEALTHCHECK asks."""
-_NO_ADDRESS: Final = "It gets no public address, because no file shows that it serves HTTP. If it does, "
+_NO_ADDRESS_REMARK: Final = (
+    "It gets no public address, because no file shows that it serves HTTP. If it does, "
+)
 
 
 class DockerfileChoice(Struct, frozen=True):
@@ -130,7 +132,7 @@ def _with_dockerfile(
         detected_recipe, reasons={**detected_recipe.reasons}, problems=_own_problems(detected_recipe)
     )
     command = hints.command
-    recipe.forget(*_NOT_OF_DOCKERFILES, "port", "dockerfile", "only_folder")
+    recipe.forget(*_FIELDS_WITHOUT_DOCKERFILE, "port", "dockerfile", "only_folder")
     if choice.executes:
         recipe.forget("install", "build")
         recipe.choose(f"{name} is there: it installs and builds.", dockerfile=name)
@@ -203,7 +205,7 @@ def _with_remarks(recipe: Recipe, settings: BuildSettings) -> Recipe:
         if recipe.dockerfile
         else "set ports, or read PORT in start."
     )
-    recipe.remarks.append(f"{_NO_ADDRESS}{way}")
+    recipe.remarks.append(f"{_NO_ADDRESS_REMARK}{way}")
     return recipe
 
 

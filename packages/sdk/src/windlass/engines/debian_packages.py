@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_OF_PROGRAMS: Final = {
+_PACKAGES_BY_PROGRAM: Final = {
     "chromedriver": "chromium-driver",
     "convert": "imagemagick",
     "dot": "graphviz",
@@ -30,7 +30,7 @@ _OF_PROGRAMS: Final = {
 _SAME_NAME: Final = frozenset(
     ["chromium", "curl", "ffmpeg", "git", "jq", "pandoc", "rsync", "unzip", "wget", "wkhtmltopdf", "zip"]
 )
-_OF_LIBRARIES: Final = {
+_PACKAGES_BY_LIBRARY: Final = {
     "libGL": "libgl1",
     "libSM": "libsm6",
     "libXext": "libxext6",
@@ -61,13 +61,15 @@ _OF_LIBRARIES: Final = {
 
 def tool_to_install(program: str) -> str:
     """Returns what to install for a program, with the command if its package is known."""
-    return _to_install(program, program if program in _SAME_NAME else _OF_PROGRAMS.get(program, ""))
+    return _to_install(program, program if program in _SAME_NAME else _PACKAGES_BY_PROGRAM.get(program, ""))
 
 
 def library_to_install(name: str) -> str:
     """Returns what to install for a shared library such as `libGL.so.1` or `libpango-1.0-0`."""
     stem = name.partition(".so")[0]
-    return _to_install(name, _OF_LIBRARIES.get(stem) or _OF_LIBRARIES.get(stem.rpartition("-")[0], ""))
+    return _to_install(
+        name, _PACKAGES_BY_LIBRARY.get(stem) or _PACKAGES_BY_LIBRARY.get(stem.rpartition("-")[0], "")
+    )
 
 
 def _to_install(name: str, package: str) -> str:

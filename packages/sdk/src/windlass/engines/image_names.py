@@ -67,7 +67,7 @@ DOCKER_HUB: Final = "docker.io"
 _PUBLIC_REGISTRIES: Final = uuid.UUID("7c2f0a54-1d5e-4a3c-9b1e-50c6f3a9e2d7")
 DIGEST: Final = "sha256:[0-9a-f]{64}"
 """Regular expression for an image digest."""
-_ALGORITHMS: Final = frozenset({"sha256", "sha384", "sha512"})
+_DIGEST_ALGORITHMS: Final = frozenset({"sha256", "sha384", "sha512"})
 _HUB_HOSTS_PATTERN: Final = re.compile(r"\A(?:(?:index\.|registry-1\.)?docker\.io/)+")
 
 
@@ -82,7 +82,7 @@ def is_digest(text: str) -> bool:
 
 def names_an_id(name: str) -> bool:
     """Returns whether an engine may interpret `name:tag` as the beginning of an image id."""
-    return name.lower() in _ALGORITHMS
+    return name.lower() in _DIGEST_ALGORITHMS
 
 
 def is_named_by_id(ref: str, id: str) -> bool:

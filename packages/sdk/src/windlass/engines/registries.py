@@ -52,7 +52,7 @@ class RegistryKind(Struct, frozen=True, kw_only=True):
 
 
 _LOGIN_FIELDS: Final = ("username", "password")
-_AZURE: Final = (
+_AZURE_REFUSAL: Final = (
     "Windlass has no identity in your Azure tenant: give the id and a secret of a service principal, or a "
     "token of the registry"
 )
@@ -60,7 +60,7 @@ _ROLE_ADVICE: Final = (
     "leave it out, and give access_key_id and secret_access_key: Windlass has no identity of its own at "
     "AWS that could take on a role"
 )
-_FEDERATION: Final = (
+_FEDERATION_REFUSAL: Final = (
     "leave it out, and give json_credentials, the key of a service account: Windlass has no identity that "
     "Google knows"
 )
@@ -106,15 +106,17 @@ REGISTRY_KINDS: Final[Mapping[str, RegistryKind]] = {
         url="https://{region}-docker.pkg.dev",
         required=("region", "json_credentials"),
         optional=("project_id",),
-        refused=dict.fromkeys(_FEDERATION_FIELDS, _FEDERATION),
+        refused=dict.fromkeys(_FEDERATION_FIELDS, _FEDERATION_REFUSAL),
     ),
     "AZURE_CR": RegistryKind(
         required=_LOGIN_FIELDS,
         optional=("azure_tenant_id", "azure_subscription_id"),
-        why=dict.fromkeys(_LOGIN_FIELDS, _AZURE),
+        why=dict.fromkeys(_LOGIN_FIELDS, _AZURE_REFUSAL),
     ),
 }
-_HUB: Final = frozenset({DOCKER_HUB, "index.docker.io", "registry-1.docker.io", "hub.docker.com"})
+_DOCKER_HUB_HOSTS: Final = frozenset(
+    {DOCKER_HUB, "index.docker.io", "registry-1.docker.io", "hub.docker.com"}
+)
 _HUB_API: Final = "registry-1.docker.io"
 _LOOPBACK_PATTERN: Final = re.compile(r"(127(\.[0-9]{1,3}){3}|localhost|\[::1\])(:[0-9]{1,5})?\Z")
 _TAGGED_PATTERN: Final = re.compile(
@@ -194,7 +196,7 @@ def usual_url(kind: str, region: str) -> str:
 def host_of(url: str) -> str:
     """Returns the host of a registry as it appears in image names."""
     host = urlsplit(url).netloc.lower()
-    if host in _HUB:
+    if host in _DOCKER_HUB_HOSTS:
         return DOCKER_HUB
     # Without a port, engines interpret a host such as `harbor` as part of a Docker Hub image name.
     return host if registry_host(f"{host}/image") == host else f"{host}:443"
@@ -203,7 +205,7 @@ def host_of(url: str) -> str:
 def api_url(url: str) -> str:
     """Returns the base URL of a registry's API."""
     parts = urlsplit(url)
-    host = _HUB_API if parts.netloc.lower() in _HUB else parts.netloc
+    host = _HUB_API if parts.netloc.lower() in _DOCKER_HUB_HOSTS else parts.netloc
     return f"{parts.scheme}://{host}"
 
 
@@ -230,7 +232,7 @@ def repository_of(url: str, image_name: str) -> str:
 def other_registry(url: str, image_name: str) -> str:
     """Returns the host of a different registry in an image name; empty if there is none."""
     named = registry_host(image_name)
-    if named == DOCKER_HUB and not image_name.startswith(tuple(f"{host}/" for host in _HUB)):
+    if named == DOCKER_HUB and not image_name.startswith(tuple(f"{host}/" for host in _DOCKER_HUB_HOSTS)):
         return ""
     return "" if named == host_of(url) else named
 

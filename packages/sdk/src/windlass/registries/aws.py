@@ -23,8 +23,8 @@ from windlass.engines.registries import RegistryLogin
 from windlass.registries.client import TIMEOUT
 from windlass.registries.refusals import Problem, RegistryFailure
 
-_TARGET: Final = "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
-_TYPE: Final = "application/x-amz-json-1.1"
+_TARGET_HEADER: Final = "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
+_CONTENT_TYPE: Final = "application/x-amz-json-1.1"
 
 
 class EcrLogin(Struct, frozen=True):
@@ -49,7 +49,7 @@ class AwsError(Struct):
 async def ecr_login(transport: HttpTransport, keys: AccessKeys) -> EcrLogin:
     """Requests a login for the registry of the account to which the keys belong."""
     host, body = _registry_host(keys.region), b"{}"
-    headers = {"Content-Type": _TYPE, "X-Amz-Target": _TARGET}
+    headers = {"Content-Type": _CONTENT_TYPE, "X-Amz-Target": _TARGET_HEADER}
     signed = sign(keys, "ecr", "POST", host, body, headers, time.gmtime())
     try:
         answer = await transport.send("POST", f"https://{host}/", body, signed, seconds=TIMEOUT)

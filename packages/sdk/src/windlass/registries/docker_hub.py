@@ -13,7 +13,7 @@ from windlass.base.http_out import AddressRefused, HttpTransport, NoAnswer
 from windlass.registries.client import MAX_ANSWER_BYTES, TIMEOUT
 from windlass.registries.refusals import Problem, RegistryFailure
 
-_HUB: Final = "https://hub.docker.com/v2"
+_HUB_URL: Final = "https://hub.docker.com/v2"
 OFFICIAL_NAMESPACE: Final = "library"
 _MAX_PAGE_SIZE: Final = 100
 
@@ -34,7 +34,9 @@ async def search_images(
     transport: HttpTransport, text: str, page: int, size: int
 ) -> tuple[Sequence[str], int]:
     """Returns a page of names of public images, and the total number. Sends no credentials."""
-    answer = await _search(transport, f"{_HUB}/search/repositories/?query={quote(text, safe='')}", page, size)
+    answer = await _search(
+        transport, f"{_HUB_URL}/search/repositories/?query={quote(text, safe='')}", page, size
+    )
     return [image.repo_name for image in answer.results], answer.count
 
 
@@ -44,7 +46,7 @@ async def public_images(
     """Returns a page of public images of a user or organization, and the total number. Official images belong
     to `library`."""
     answer = await _search(
-        transport, f"{_HUB}/repositories/{quote(namespace, safe='')}/?ordering=name", page, size
+        transport, f"{_HUB_URL}/repositories/{quote(namespace, safe='')}/?ordering=name", page, size
     )
     above = "" if namespace == OFFICIAL_NAMESPACE else f"{namespace}/"
     return [f"{above}{image.name}" for image in answer.results], answer.count

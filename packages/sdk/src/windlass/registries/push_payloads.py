@@ -24,10 +24,15 @@ _IMAGE_PATTERN: Final = re.compile(rf"(?=.{{1,255}}\Z){_PART_PATTERN}(?:/{_PART_
 _TAG_PATTERN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
 _DIGEST_PATTERN: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _WORD_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 :_.{}-]{0,99}\Z")
-_IDS: Final = (b"x-forgejo-delivery", b"x-gitea-delivery", b"x-github-delivery", b"idempotency-key")
+_DELIVERY_ID_HEADERS: Final = (
+    b"x-forgejo-delivery",
+    b"x-gitea-delivery",
+    b"x-github-delivery",
+    b"idempotency-key",
+)
 _GITEA_EVENTS: Final = (b"x-forgejo-event", b"x-gitea-event")
 _GITHUB_EVENT: Final = b"x-github-event"
-_CONTAINER: Final = "container"
+_CONTAINER_PACKAGE_TYPE: Final = "container"
 _PUSH_ACTIONS: Final = {"push", "published", "updated", "created"}
 _HARBOR_PUSHES: Final = {"PUSH_ARTIFACT", "harbor.artifact.pushed", "pushImage"}
 _HARBOR_TEST: Final = "TEST_ENDPOINT"
@@ -138,7 +143,7 @@ class _SentPush(Struct):
 
 
 def read_image_delivery(headers: Mapping[bytes, bytes], body: bytes) -> ImageDelivery:
-    id = _header(headers, *_IDS)
+    id = _header(headers, *_DELIVERY_ID_HEADERS)
     if headers.get(b"content-type", b"").startswith(b"application/x-www-form-urlencoded"):
         body = payload_of_form(body)
     try:
@@ -194,14 +199,18 @@ def _of_target(target: _PushTarget) -> PushedTag:
 
 
 def _of_gitea(action: str, package: _SentPackage) -> Sequence[PushedTag]:
-    if action not in _PUSH_ACTIONS or package.type != _CONTAINER or package.owner is None:
+    if action not in _PUSH_ACTIONS or package.type != _CONTAINER_PACKAGE_TYPE or package.owner is None:
         return ()
     return [PushedTag(f"{package.owner.login}/{package.name}".lower(), package.version or "")]
 
 
 def _of_github(action: str, package: _SentPackage) -> Sequence[PushedTag]:
     metadata = package.package_version.container_metadata if package.package_version else None
-    if action not in _PUSH_ACTIONS or package.package_type.lower() != _CONTAINER or metadata is None:
+    if (
+        action not in _PUSH_ACTIONS
+        or package.package_type.lower() != _CONTAINER_PACKAGE_TYPE
+        or metadata is None
+    ):
         return ()
     owner = package.namespace or (package.owner.login if package.owner else "")
     tag = metadata.tag or _GitHubTag()

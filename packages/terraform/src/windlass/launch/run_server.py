@@ -27,8 +27,8 @@ _RETRY_PAUSE: Final = 1.0
 _ANSWER_TIMEOUT, _SHORT_ANSWER_TIMEOUT = 60.0, 20.0
 """Seconds to wait for a response. A paused server accepts connections but does not respond."""
 _PASSED_ON: Final = ("Authorization", "Content-Type", "Content-MD5")
-_UNAVAILABLE: Final = 503
-_BY_SOCKET: Final = "http+unix://"
+_UNAVAILABLE_STATUS: Final = 503
+_SOCKET_SCHEME: Final = "http+unix://"
 """Prefix of an address with the quoted path of a Unix socket in the place of a host."""
 
 
@@ -80,7 +80,7 @@ class RunServer:
         except urllib.error.HTTPError as error:
             return error.code, error.read()
         except OSError as error:
-            return _UNAVAILABLE, f"Windlass does not answer: {error}".encode()
+            return _UNAVAILABLE_STATUS, f"Windlass does not answer: {error}".encode()
 
     def _ask_all(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         """Sends a request to one server after the other until one responds. Raises the error of the last
@@ -114,14 +114,14 @@ class RunServer:
 def is_socket(url: str) -> bool:
     """Returns whether the address is a Unix socket. The Terraform program cannot connect to such an
     address."""
-    return url.startswith(_BY_SOCKET)
+    return url.startswith(_SOCKET_SCHEME)
 
 
 def _http_address(url: str) -> tuple[str, list[urllib.request.BaseHandler]]:
     """Returns an HTTP address for urllib, and the handlers that are needed to connect to it."""
     if not is_socket(url):
         return url, []
-    path, _, rest = url.removeprefix(_BY_SOCKET).partition("/")
+    path, _, rest = url.removeprefix(_SOCKET_SCHEME).partition("/")
     return f"http://windlass/{rest}", [_UnixSocketHandler(urllib.parse.unquote(path))]
 
 

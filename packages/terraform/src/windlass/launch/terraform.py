@@ -26,7 +26,7 @@ from windlass.launch.terraform_environment import RUN_VARIABLE, TOKEN, program_e
 _COUNTS_PATTERN: Final = re.compile(
     r"^Plan:(?: (\d+) to import,)? (\d+) to add, (\d+) to change, (\d+) to destroy", re.MULTILINE
 )
-_ACTIONS: Final = (
+_PLANNED_ACTIONS: Final = (
     ("must be replaced", "replace"),
     ("will be replaced", "replace"),
     ("will be created", "create"),
@@ -52,7 +52,7 @@ def planned_in(text: str) -> list[dict[str, str]]:
     return [
         {"address": address, "action": action}
         for address, words in _PLANNED_PATTERN.findall(text)
-        for phrase, action in _ACTIONS
+        for phrase, action in _PLANNED_ACTIONS
         if phrase in words
     ]
 

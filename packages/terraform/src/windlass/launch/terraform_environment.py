@@ -16,7 +16,7 @@ TOKEN: Final = "WINDLASS_TERRAFORM_TOKEN"  # noqa: S105 (the name of a variable)
 STATE_TOKEN: Final = "WINDLASS_TERRAFORM_STATE_TOKEN"  # noqa: S105 (the name of a variable)
 MAX_VALUES_BYTES: Final = 128 * 1024 - 256
 """Maximum bytes of the options with input variables. Linux limits the length of one environment variable."""
-_OF_LAUNCHER: Final = (RUN_VARIABLE, TOKEN, STATE_TOKEN)
+_LAUNCHER_VARIABLES: Final = (RUN_VARIABLE, TOKEN, STATE_TOKEN)
 
 
 def program_environment(
@@ -28,7 +28,7 @@ def program_environment(
     `keeper` is the address of the Windlass that stores the state. It is empty if the module's own backend
     stores the state.
     """
-    environment = {name: value for name, value in variables.items() if name not in _OF_LAUNCHER}
+    environment = {name: value for name, value in variables.items() if name not in _LAUNCHER_VARIABLES}
     environment |= {
         "TF_IN_AUTOMATION": "1",
         "TF_INPUT": "0",

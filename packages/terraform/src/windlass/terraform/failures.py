@@ -14,7 +14,7 @@ _ERROR_PLACE_PATTERN: Final = re.compile(r"on (\S+) line (\d+)")
 _COMMAND_PATTERN: Final = re.compile(r"windlass: (?:terraform|tofu)\S* [a-z-]+$")
 _REMARK_PREFIX: Final = "windlass: "
 """The prefix of the launcher's lines. Its last line contains the remedy."""
-_NO_VALUE: Final = "No value for required variable"
+_NO_VALUE_ERROR: Final = "No value for required variable"
 _VARIABLE_PATTERN: Final = re.compile(r'input variable "([^"]+)" is not set')
 
 
@@ -36,7 +36,7 @@ def _explain_error(lines: Sequence[str]) -> str:
         return ""
     begin, error = errors[0]
     end = errors[1][0] if len(errors) > 1 else len(lines)
-    if error == _NO_VALUE and (names := _VARIABLE_PATTERN.findall(" ".join(lines))):
+    if error == _NO_VALUE_ERROR and (names := _VARIABLE_PATTERN.findall(" ".join(lines))):
         return (
             f"Give a value to the input {'variables' if names[1:] else 'variable'} {', '.join(names)}, in "
             "terraform_variables_source.tf_vars or a file of values: the module has no default"

@@ -103,11 +103,11 @@ from windlass.terraform.states import (
 VOLUME_NAME: Final = "terraform"
 CANCEL_GRACE_SECONDS: Final = 60.0
 """Seconds in which a cancelled run can complete its current operations and store its state."""
-_ACTIONS: Final = {"PLAN": PLAN_ONLY, "FORCE_UNLOCK": UNLOCK, "MIGRATE_STATE": MIGRATE}
-_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ACTIONS_BY_REQUEST: Final = {"PLAN": PLAN_ONLY, "FORCE_UNLOCK": UNLOCK, "MIGRATE_STATE": MIGRATE}
+_PATH_VARIABLE: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _IMAGE_SETTINGS: Final = "the settings terraform_image and opentofu_image"
 _MOUNT_PATH: Final = "/windlass-terraform"
-_LAUNCHER: Final = (sys.executable, "-I", "-m", "windlass.launch.terraform")
+_LAUNCHER_COMMAND: Final = (sys.executable, "-I", "-m", "windlass.launch.terraform")
 _CONTAINER_VARIABLES: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME: _MOUNT_PATH}  # noqa: S108
 """Variables of a container that the process engine sets itself for its instances."""
 
@@ -180,7 +180,9 @@ class TerraformKind(ServiceKind[Terraform]):
             raise clash("id", "must be the id in the path, or left out")
         commit = body.git_commit_id or None
         if not body.plan_id:
-            return ChosenVersion(git_commit_id=commit, sub_action=_ACTIONS.get(body.action or "", APPLY))
+            return ChosenVersion(
+                git_commit_id=commit, sub_action=_ACTIONS_BY_REQUEST.get(body.action or "", APPLY)
+            )
         if commit or body.action:
             raise clash("plan_id", "leave out git_commit_id and action: the plan says what is applied")
         return await _approved_version(tx, service, body.plan_id)
@@ -297,9 +299,9 @@ class TerraformKind(ServiceKind[Terraform]):
 
 def _on_machine(default_workload: Workload, program: RunProgram) -> Workload:
     folder = str(Path(program.path).parent)
-    environment = {**default_workload.artifact.environment, "PATH": f"{folder}:{_PATH}"}
+    environment = {**default_workload.artifact.environment, "PATH": f"{folder}:{_PATH_VARIABLE}"}
     artifact = replace(default_workload.artifact, environment=environment)
-    return replace(default_workload, artifact=artifact, command=_LAUNCHER, calls_server=True)
+    return replace(default_workload, artifact=artifact, command=_LAUNCHER_COMMAND, calls_server=True)
 
 
 def _in_container(default_workload: Workload) -> Workload:

@@ -35,14 +35,16 @@ from windlass.terraform.hcl import (
 MAX_FILE_BYTES: Final = 256 * 1024
 MAX_REQUEST_BYTES: Final = 1024 * 1024
 """Maximum bytes that are read for one request."""
-_REPOSITORY: Final = "git_repository"
-_FOLDER: Final = f"{_REPOSITORY}.root_path"
+_REPOSITORY_FIELD: Final = "git_repository"
+_ROOT_PATH_FIELD: Final = f"{_REPOSITORY_FIELD}.root_path"
 
 
 @reads("organization.parseTerraformVariables")
 async def list_variables(ctx: Context, call: Call) -> Reply:
     repository = call.sent(TerraformVariablesQuestion).git_repository
-    variables = await look_into(ctx, call, repository, _REPOSITORY, "input variables", aside(_find_variables))
+    variables = await look_into(
+        ctx, call, repository, _REPOSITORY_FIELD, "input variables", aside(_find_variables)
+    )
     return Reply(results([encode(variable) for variable in variables]))
 
 
@@ -53,7 +55,7 @@ async def list_values_files(ctx: Context, call: Call) -> Reply:
     paths = question.mode.paths
     purpose = "\0".join(["values of input variables", *paths])
     look = aside(partial(_find_values, paths=paths))
-    files = await look_into(ctx, call, question.git_repository, _REPOSITORY, purpose, look)
+    files = await look_into(ctx, call, question.git_repository, _REPOSITORY_FIELD, purpose, look)
     return Reply(results([encode(file) for file in files]))
 
 
@@ -62,7 +64,7 @@ def _find_variables(folder: Path) -> list[TerraformVariableDefinition]:
     try:
         variables = input_variables(files)
     except HclError as error:
-        raise _unreadable(_FOLDER, "", error) from error
+        raise _unreadable(_ROOT_PATH_FIELD, "", error) from error
     return [TerraformVariableDefinition(**asdict(variable)) for variable in variables]
 
 
@@ -71,7 +73,7 @@ def _find_values(folder: Path, paths: Sequence[str]) -> list[ValuesFile]:
     if paths:
         named = [(f"mode.paths[{index}]", path.strip("/")) for index, path in enumerate(paths)]
     else:
-        named = [(_FOLDER, path) for path in _values_files(folder)]
+        named = [(_ROOT_PATH_FIELD, path) for path in _values_files(folder)]
     return [reader.values(path, field) for field, path in named]
 
 
@@ -98,7 +100,7 @@ class _ModuleReader:
         """Returns the files of the module in a folder. A file may be a link to another folder of the
         repository. Links that lead out of the repository were not fetched."""
         if not (self._top / folder).is_dir():
-            raise Invalid(f"{_FOLDER}: there is no such folder in the repository")
+            raise Invalid(f"{_ROOT_PATH_FIELD}: there is no such folder in the repository")
         with os.scandir(self._top / folder) as scan:
             names = sorted(
                 entry.name
@@ -133,15 +135,15 @@ class _ModuleReader:
             try:
                 self._sensitive[folder] = sensitive_variables(self.files_of_module(folder))
             except HclError as error:
-                raise _unreadable(_FOLDER, folder, error) from error
+                raise _unreadable(_ROOT_PATH_FIELD, folder, error) from error
         return self._sensitive[folder]
 
     def _read_linked(self, folder: str, name: str) -> bytes:
         try:
             file = (self._top / folder / name).resolve(strict=True)
         except (OSError, RuntimeError) as error:
-            raise Invalid(f"{_FOLDER}: {name} is a link that leads nowhere") from error
-        return self._read(file, name, _FOLDER)
+            raise Invalid(f"{_ROOT_PATH_FIELD}: {name} is a link that leads nowhere") from error
+        return self._read(file, name, _ROOT_PATH_FIELD)
 
     def _read(self, file: Path, shown: str, field: str) -> bytes:
         content = read_beginning(file.parent, file.name, MAX_FILE_BYTES + 1)

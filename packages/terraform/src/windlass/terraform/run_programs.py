@@ -28,14 +28,14 @@ LAUNCHER_PATH: Final = "/windlass-launcher.pyz"
 """The path of the launcher's archive in a container. Python can execute the archive."""
 IMAGE_PROVIDERS: Final = "/usr/local/share/terraform/plugins"
 """The folder with providers in an image. Providers in this folder are not downloaded."""
-_MODULES: Final = ("launcher", "run_server", "terraform", "terraform_environment")
-_MAIN: Final = (
+_LAUNCHER_MODULES: Final = ("launcher", "run_server", "terraform", "terraform_environment")
+_MAIN_PROGRAM: Final = (
     "from windlass.launch.launcher import launch\n"
     "from windlass.launch.terraform import start\n"
     "launch(start)\n"
 )
 _VERSION_PATTERN: Final = re.compile(r"[0-9]+(\.[0-9]+){0,2}")
-_COMMANDS: Final = {
+_INSTALL_COMMANDS: Final = {
     "TERRAFORM": "`apt-get install terraform` from the packages of HashiCorp",
     "OPEN_TOFU": "`apt-get install tofu` from the packages of OpenTofu",
 }
@@ -104,7 +104,7 @@ def installed_program(programs: Programs, spec: Terraform) -> InstalledProgram:
     choice = f", or choose {others[0]}" if others else ""
     raise Invalid(
         f"engine: the machine of this server has no {PROGRAM_NAMES[spec.engine]}: install it "
-        f"({_COMMANDS[spec.engine]}){choice}"
+        f"({_INSTALL_COMMANDS[spec.engine]}){choice}"
     )
 
 
@@ -129,11 +129,11 @@ def launcher_archive() -> bytes:
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in ("windlass", "windlass/launch"):
             archive.writestr(_archive_entry(f"{package}/__init__.py"), b"")
-        for name in _MODULES:
+        for name in _LAUNCHER_MODULES:
             archive.writestr(
                 _archive_entry(f"windlass/launch/{name}.py"), (folder / f"{name}.py").read_bytes()
             )
-        archive.writestr(_archive_entry("__main__.py"), _MAIN)
+        archive.writestr(_archive_entry("__main__.py"), _MAIN_PROGRAM)
     return content.getvalue()
 
 

@@ -52,8 +52,8 @@ from windlass.terraform.states import (
 )
 
 T = TypeVar("T")
-_CREDENTIAL: Final = b"basic "
-_STATE: Final = "state"
+_BASIC_SCHEME: Final = b"basic "
+_STATE_PATH: Final = "state"
 _MAX_SIZE_FACTOR: Final = 2
 """Maximum size of a request in relation to the state. A plan contains the state once, and is encoded as
 Base64."""
@@ -75,10 +75,10 @@ class SentPlan(Struct):
 
 def credential_of(header: bytes | None) -> str:
     """Returns the password in an `Authorization` header. Empty if there is none."""
-    if header is None or not header.lower().startswith(_CREDENTIAL):
+    if header is None or not header.lower().startswith(_BASIC_SCHEME):
         return ""
     try:
-        return base64.b64decode(header[len(_CREDENTIAL) :], validate=True).decode().partition(":")[2]
+        return base64.b64decode(header[len(_BASIC_SCHEME) :], validate=True).decode().partition(":")[2]
     except (binascii.Error, ValueError):
         return ""
 
@@ -107,7 +107,7 @@ class TerraformRunApi:
 
 
 async def _find_run(ctx: Context, service: str, run_id: str, header: bytes | None) -> DeploymentRow:
-    holders = tuple(CredentialHolder) if run_id == _STATE else (CredentialHolder.LAUNCHER,)
+    holders = tuple(CredentialHolder) if run_id == _STATE_PATH else (CredentialHolder.LAUNCHER,)
     run = await run_of(ctx, ctx.store.reads, service, credential_of(header), holders)
     if run is None:
         raise Unauthorized(
@@ -288,14 +288,14 @@ Writing = Callable[[Context, Tx, Row, DeploymentRow, RunMessage], Awaitable[byte
 
 _READ_HANDLERS: Final[Mapping[tuple[str, str], Reading]] = {
     ("GET", "run"): _answer_greeting,
-    ("GET", _STATE): _read_state,
+    ("GET", _STATE_PATH): _read_state,
     ("GET", "plan"): _read_plan,
 }
 _WRITE_HANDLERS: Final[Mapping[tuple[str, str], Writing]] = {
-    ("POST", _STATE): _write_state,
-    ("DELETE", _STATE): _purge_state,
-    ("LOCK", _STATE): _lock,
-    ("UNLOCK", _STATE): _unlock,
+    ("POST", _STATE_PATH): _write_state,
+    ("DELETE", _STATE_PATH): _purge_state,
+    ("LOCK", _STATE_PATH): _lock,
+    ("UNLOCK", _STATE_PATH): _unlock,
     ("DELETE", "lock"): _force_unlock,
     ("PUT", "snapshot"): _take_snapshot,
     ("PUT", "plan"): _take_plan,

@@ -8,7 +8,9 @@ from msgspec import Struct
 
 from windlass.base.settings import says
 
-_IMAGE: Final = r"^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?\Z"
+_IMAGE_PATTERN: Final = (
+    r"^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?\Z"
+)
 
 
 class TerraformSettings(Struct, frozen=True, kw_only=True):
@@ -26,7 +28,7 @@ class TerraformSettings(Struct, frozen=True, kw_only=True):
         says(
             "Image with Terraform for engines that run images; other versions are taken as other tags of it",
             after_setting="terraform_providers",
-            pattern=_IMAGE,
+            pattern=_IMAGE_PATTERN,
         ),
     ] = "hashicorp/terraform:1.11.4"
     opentofu_image: Annotated[
@@ -34,7 +36,7 @@ class TerraformSettings(Struct, frozen=True, kw_only=True):
         says(
             "The same for OpenTofu; it must be usable as the base of an image",
             after_setting="terraform_image",
-            pattern=_IMAGE,
+            pattern=_IMAGE_PATTERN,
         ),
     ] = "ghcr.io/opentofu/opentofu:1.9.4"
     terraform_state_bytes: Annotated[

@@ -24,7 +24,7 @@ MAX_PARTS: Final = 500_000
 """Maximum number of lists and objects in a run's request. Other requests wait while it is parsed, and even a
 short text may contain millions of them."""
 _OUTPUT_NAME_PATTERN: Final = re.compile(r"[^\W\d][\w-]{0,199}\Z")
-_IDS: Final = uuid.UUID("8f3b8a0e-7c1d-4b9a-9a53-2e6d1c0f4b77")
+_ID_NAMESPACE: Final = uuid.UUID("8f3b8a0e-7c1d-4b9a-9a53-2e6d1c0f4b77")
 
 
 class BadState(ValueError):
@@ -172,7 +172,7 @@ def resources_of(
                 continue
             address = _address(resource, instance)
             yield StateResource(
-                id=str(uuid.uuid5(_IDS, f"{service}/{address}")),
+                id=str(uuid.uuid5(_ID_NAMESPACE, f"{service}/{address}")),
                 resource_type=resource.type,
                 name=resource.name,
                 address=address,

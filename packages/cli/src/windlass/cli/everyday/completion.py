@@ -9,12 +9,12 @@ from click.shell_completion import get_completion_class
 
 from windlass.terminal.sections import Command
 
-_SHELLS: Final = ("bash", "zsh", "fish")
-_VARIABLE: Final = "_WINDLASS_COMPLETE"
+_SHELL_NAMES: Final = ("bash", "zsh", "fish")
+_COMPLETION_VARIABLE: Final = "_WINDLASS_COMPLETE"
 
 
 @click.command("completion", cls=Command)
-@click.argument("shell", type=click.Choice(_SHELLS), metavar="|".join(_SHELLS))
+@click.argument("shell", type=click.Choice(_SHELL_NAMES), metavar="|".join(_SHELL_NAMES))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the script that completes commands, options, and names of services in a shell.
@@ -27,5 +27,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     completing = get_completion_class(shell)
     assert completing is not None, "click knows these shells"
     # The method source() is not used, because it would start bash to check its version.
-    script = completing(ctx.find_root().command, {}, "windlass", _VARIABLE)
+    script = completing(ctx.find_root().command, {}, "windlass", _COMPLETION_VARIABLE)
     click.echo(completing.source_template % script.source_vars())

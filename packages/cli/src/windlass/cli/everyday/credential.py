@@ -15,7 +15,7 @@ from windlass.cli.user_folders import settings_folder
 from windlass.terminal.sections import Command
 
 _MAX_INPUT: Final = 64 * 1024
-_USER: Final = "windlass"
+_GIT_USER: Final = "windlass"
 
 
 @click.command(
@@ -42,7 +42,7 @@ def git_credential(action: str, login: str) -> None:
         return
     pushed = f"{asked.get('protocol', '')}://{asked.get('host', '')}"
     if token := _token_for(login if login and not is_downgrade(login, pushed) else pushed):
-        click.echo(f"username={_USER}\npassword={token}")
+        click.echo(f"username={_GIT_USER}\npassword={token}")
 
 
 def _token_for(server: str) -> str:

@@ -12,8 +12,8 @@ from windlass.terminal.tables import plain, print_json, table
 
 _MAX_SHOWN: Final = 40
 """Maximum number of characters of a value in a line."""
-_NONE: Final = "-"
-_WORDS: Final = {"CHANGE": "changed", "ADD": "comes back", "REMOVE": "is deleted"}
+_NO_VALUE: Final = "-"
+_DIFFERENCE_WORDS: Final = {"CHANGE": "changed", "ADD": "comes back", "REMOVE": "is deleted"}
 
 
 def show_difference(call: EverydayCall, difference: Mapping[str, Any]) -> None:
@@ -51,12 +51,12 @@ def _widths(rows: Iterable[Sequence[str]]) -> list[int]:
 
 def _values(row: Mapping[str, Any]) -> tuple[str, str]:
     if row["subject"] == "SECRET":
-        word = f"secret, {_WORDS[row['change']]}"
+        word = f"secret, {_DIFFERENCE_WORDS[row['change']]}"
         return ("", word) if row["change"] == "ADD" else (word, "")
     return _shortened(row["present"]), _shortened(row["former"])
 
 
 def _shortened(value: str | None) -> str:
     if value is None:
-        return _NONE
+        return _NO_VALUE
     return value if len(value) <= _MAX_SHOWN else f"{value[: _MAX_SHOWN - 1]}…"

@@ -20,8 +20,8 @@ from windlass.terminal.tables import COLUMN_GAP, paint, plain, print_json, table
 _DEFAULT_COUNT: Final = 20
 _MAX_COUNT: Final = 100
 _SHORT_ID: Final = 8
-_DURATION: Final = re.compile(r"PT([0-9]+)S")
-_OPEN: Final = frozenset({"QUEUED", "ONGOING", "CANCELING"})
+_DURATION_PATTERN: Final = re.compile(r"PT([0-9]+)S")
+_OPEN_STATES: Final = frozenset({"QUEUED", "ONGOING", "CANCELING"})
 
 
 @everyday("status")
@@ -121,7 +121,7 @@ def _show_deployment(entry: Mapping[str, Any]) -> None:
                 for service in stage["services"]
             ]
         )
-    if entry["action_status"] in _OPEN:
+    if entry["action_status"] in _OPEN_STATES:
         say(f"Cancel what is left of it: windlass deployment-queue cancel {_id(entry)}")
 
 
@@ -158,5 +158,5 @@ def _ago(text: str) -> str:
 
 
 def _seconds(duration: str) -> str:
-    match = _DURATION.fullmatch(duration)
+    match = _DURATION_PATTERN.fullmatch(duration)
     return f"{match[1]} s" if match else duration

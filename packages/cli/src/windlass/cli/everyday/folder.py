@@ -107,7 +107,7 @@ def _why_unreadable(api: Api, source: Mapping[str, Any]) -> str:
 
 
 _OWN_FILE: Final = ".env"
-_MANIFEST: Final = "app.json"
+_MANIFEST_FILE: Final = "app.json"
 _NAME_PATTERN: Final = re.compile(r"^[ \t]*+(?:export[ \t]++)?([A-Za-z_]\w{0,200}+)[ \t]*+=", re.MULTILINE)
 _MAX_FILE_BYTES: Final = 100_000
 _MAX_SHOWN_VARIABLES: Final = 8
@@ -118,7 +118,7 @@ def hint_at_variables(folder: Path, done: Collection[str] = ()) -> str:
     there are none."""
     if (folder / _OWN_FILE).is_file():
         return f"{_OWN_FILE} is never uploaded. Set its variables with: windlass env import {_OWN_FILE}"
-    for name in (*EXAMPLE_FILES, _MANIFEST):
+    for name in (*EXAMPLE_FILES, _MANIFEST_FILE):
         if variables := [variable for variable in _variable_names_in(folder, name) if variable not in done]:
             shown = ", ".join(variables[:_MAX_SHOWN_VARIABLES]) + (
                 ", …" if len(variables) > _MAX_SHOWN_VARIABLES else ""
@@ -134,7 +134,7 @@ def _variable_names_in(folder: Path, name: str) -> list[str]:
     except OSError:  # the file is missing, or it is a link, which could point anywhere
         return []
     return list(
-        dict.fromkeys(_manifest_variables(text) if name == _MANIFEST else _NAME_PATTERN.findall(text))
+        dict.fromkeys(_manifest_variables(text) if name == _MANIFEST_FILE else _NAME_PATTERN.findall(text))
     )
 
 
@@ -156,9 +156,9 @@ _DEFAULT_PORT: Final = 8080
 _MAX_SHOWN_PROCESSES: Final = 5
 """Maximum number of other processes that are shown with their commands."""
 _MAX_SHOWN_FOLDERS: Final = 5
-_NO_DATABASE: Final = "none"
+_NO_DATABASE_CHOICE: Final = "none"
 _AUTO_DATABASE: Final = "auto"
-_MODES: Final = {"production": "PRODUCTION", "staging": "STAGING"}
+_ENVIRONMENT_MODES: Final = {"production": "PRODUCTION", "staging": "STAGING"}
 
 
 class InitAnswers(Struct, frozen=True):
@@ -340,7 +340,9 @@ class ApplicationMaker:
         if existing is not None:
             return str(existing["id"])
         project, _, name = environment_name.partition("/")
-        body = {"name": name} | ({"mode": _MODES[name.lower()]} if name.lower() in _MODES else {})
+        body = {"name": name} | (
+            {"mode": _ENVIRONMENT_MODES[name.lower()]} if name.lower() in _ENVIRONMENT_MODES else {}
+        )
         return str(
             self._create(
                 f"/project/{self._find_or_create_project(project)}/environment", body, "environment"
@@ -404,7 +406,7 @@ def _confirm(question: str) -> bool:
 
 def _check_port(port: str) -> str:
     word = port.lower()
-    if word in (_NO_DATABASE, _AUTO_DATABASE) or (word.isdecimal() and 0 < int(word) < 65_536):
+    if word in (_NO_DATABASE_CHOICE, _AUTO_DATABASE) or (word.isdecimal() and 0 < int(word) < 65_536):
         return word
     raise InvalidUsage(f"give a port from 1 to 65535, or none, or auto, and not {port!r}")
 
@@ -413,7 +415,7 @@ def _port_fields(answers: InitAnswers) -> dict[str, Any]:
     """Returns the fields for the application's port."""
     if answers.port == _AUTO_DATABASE:
         return {}
-    if answers.port == _NO_DATABASE:
+    if answers.port == _NO_DATABASE_CHOICE:
         return {"ports": []}
     ports = [{"internal_port": int(answers.port), "publicly_accessible": True}]
     return {"ports": ports} | ({"automatic_port": True} if answers.follows_program else {})
@@ -423,7 +425,7 @@ def _port_of(recipe: Recipe) -> str:
     """Returns the port to propose: of the web process or static site, or `none` if there are only workers."""
     if recipe.static_folder or (recipe.start and (recipe.port or _has_web(recipe))):
         return str(recipe.port or _DEFAULT_PORT)
-    return _NO_DATABASE if recipe.processes and not _has_web(recipe) else _AUTO_DATABASE
+    return _NO_DATABASE_CHOICE if recipe.processes and not _has_web(recipe) else _AUTO_DATABASE
 
 
 def _has_web(recipe: Recipe) -> bool:

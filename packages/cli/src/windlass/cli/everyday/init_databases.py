@@ -13,7 +13,7 @@ from windlass.detect.database_names import kind_of_type, prefix_of
 from windlass.detect.recipe import NeededDatabase
 from windlass.terminal.tables import plain
 
-_MODE: Final = "CONTAINER"
+_DATABASE_MODE: Final = "CONTAINER"
 
 
 class DatabaseMaker:
@@ -61,7 +61,7 @@ class DatabaseMaker:
 
     def _create(self, need: NeededDatabase, version: str, taken_names: set[str]) -> str:
         name = need.name if need.name not in taken_names else f"{self._application['name']}-db"
-        body = {"name": name, "type": need.type, "version": version, "mode": _MODE}
+        body = {"name": name, "type": need.type, "version": version, "mode": _DATABASE_MODE}
         created = self._api.call("POST", f"{self._environment}/database", msgspec.json.encode(body)).json
         self._note(f"Created the database {plain(name)}.")
         self._api.call("POST", f"/database/{created['id']}/deploy", b"")

@@ -25,7 +25,7 @@ from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.sections import Option
 from windlass.terminal.tables import plain, print_json
 
-_SETTINGS: Final = {row.name: row for row in TABLE}
+_SETTINGS_BY_NAME: Final = {row.name: row for row in TABLE}
 
 
 def _show_all(name: str | None, whole: bool, **options: Any) -> None:
@@ -37,7 +37,7 @@ def _show_all(name: str | None, whole: bool, **options: Any) -> None:
         return
     changed = call.api.get(service.path).get("advanced_settings") or {}
     for key, value in values.items():
-        if whole or key in changed or (key in _SETTINGS and _SETTINGS[key].acts):
+        if whole or key in changed or (key in _SETTINGS_BY_NAME and _SETTINGS_BY_NAME[key].acts):
             text = msgspec.json.encode(value).decode()
             click.echo(f"{plain(key)} = {plain(text)}" + ("" if key in changed else "  (default)"))
 
@@ -85,7 +85,7 @@ def _replace(
         return
     for key in changed_fields:
         text = msgspec.json.encode(after.json[key]).decode()
-        effect = _SETTINGS[key].effect if key in _SETTINGS else Effect.NONE
+        effect = _SETTINGS_BY_NAME[key].effect if key in _SETTINGS_BY_NAME else Effect.NONE
         click.echo(f"{plain(key)} = {plain(text)}")
         say(
             f"{EFFECT_SENTENCES[effect]}."

@@ -37,7 +37,7 @@ _SINGLE_QUOTED_PATTERN: Final = re.compile(r"'(?P<text>[^']*)'[^\S\n]*(?:#[^\n]*
 _DOUBLE_QUOTED_PATTERN: Final = re.compile(
     r'"(?P<text>(?:[^"\\]|\\.)*)"[^\S\n]*(?:#[^\n]*)?(?=\n|\Z)', re.DOTALL
 )
-_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$", "`": "`"}
+_DOTENV_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$", "`": "`"}
 
 
 def parse_dotenv(text: str, source: str) -> dict[str, str]:
@@ -78,7 +78,7 @@ def _parse_value(text: str, start: int, source: str) -> tuple[str, int]:
 
 
 def _unescape(text: str) -> str:
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text, flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda match: _DOTENV_ESCAPES.get(match[1], match[0]), text, flags=re.DOTALL)
 
 
 _KEY_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")

@@ -14,14 +14,14 @@ from windlass.detect.languages.dotnet import PROJECTS
 from windlass.detect.recipe import Recipe
 
 CERTIFICATES: Final = "/etc/ssl/certs/ca-certificates.crt"
-_GO: Final = (CacheMount("go-mod", "/go/pkg/mod"), CacheMount("go-build", "/root/.cache/go-build"))
-_CARGO: Final = (
+_GO_CACHES: Final = (CacheMount("go-mod", "/go/pkg/mod"), CacheMount("go-build", "/root/.cache/go-build"))
+_CARGO_CACHES: Final = (
     CacheMount("cargo-registry", "/usr/local/cargo/registry"),
     CacheMount("cargo-git", "/usr/local/cargo/git"),
 )
-_MAVEN: Final = (CacheMount("maven", "/root/.m2", is_locked=True),)
-_GRADLE: Final = (CacheMount("gradle", "/root/.gradle", is_locked=True),)
-_NUGET: Final = (CacheMount("nuget", "/root/.nuget/packages", is_locked=True),)
+_MAVEN_CACHES: Final = (CacheMount("maven", "/root/.m2", is_locked=True),)
+_GRADLE_CACHES: Final = (CacheMount("gradle", "/root/.gradle", is_locked=True),)
+_NUGET_CACHES: Final = (CacheMount("nuget", "/root/.nuget/packages", is_locked=True),)
 _PROGRAM_PATTERN: Final = re.compile(r"(?:exec +)?\./target/((?:release|debug)/[\w.-]+)(?= |\Z)", re.ASCII)
 _OUTSIDE_REPLACEMENT_PATTERN: Final = re.compile(r"=>[ \t]*+\.{1,2}/")
 
@@ -32,10 +32,10 @@ def go(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     stage = BuildStage(image=build)
     if recipe.install == "go mod download" and not _OUTSIDE_REPLACEMENT_PATTERN.search(files.text("go.mod")):
         stage.manifests = [name for name in ("go.mod", "go.sum") if files.has(name)]
-        stage.install = [RunStep(recipe.install, _GO)]
+        stage.install = [RunStep(recipe.install, _GO_CACHES)]
     elif recipe.install:
-        stage.build = [RunStep(recipe.install, _GO)]
-    stage.build += [RunStep(recipe.build, _GO)] if recipe.build else []
+        stage.build = [RunStep(recipe.install, _GO_CACHES)]
+    stage.build += [RunStep(recipe.build, _GO_CACHES)] if recipe.build else []
     # A Procfile may contain only the program's name, which the process engine finds through PATH, too.
     environment = {"PATH": f"{options.folder}/bin:$PATH"}
     return Stages(image=run, builds=[stage], environment=environment, results=[CERTIFICATES, APP_FOLDER])
@@ -46,15 +46,17 @@ def rust(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
     images = BASE_IMAGES["Rust"]
     build, run = images.tags(images.version_for(""))
     stage = BuildStage(image=build)
-    stage.build = [RunStep(recipe.install, _CARGO)] if recipe.install else []
+    stage.build = [RunStep(recipe.install, _CARGO_CACHES)] if recipe.install else []
     program = _PROGRAM_PATTERN.match(recipe.start)
     if recipe.build and program:
         target = CacheMount(f"{options.own}-cargo-target", "/target", is_locked=True)
         taken = f"install -D /target/{program[1]} target/{program[1]}"
         building = f"CARGO_TARGET_DIR=/target {recipe.build} && {taken}"
-        stage.build.append(RunStep(building if _is_cargo(recipe.build) else recipe.build, (*_CARGO, target)))
+        stage.build.append(
+            RunStep(building if _is_cargo(recipe.build) else recipe.build, (*_CARGO_CACHES, target))
+        )
     elif recipe.build:
-        stage.build.append(RunStep(recipe.build, _CARGO))
+        stage.build.append(RunStep(recipe.build, _CARGO_CACHES))
     packages = ["ca-certificates", "libssl3"]
     return Stages(image=run, builds=[stage], packages=packages, results=[APP_FOLDER])
 
@@ -75,7 +77,7 @@ def java(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
         else f"maven:3.9-{_maven_tag(jdk)}"
     )
     stage = BuildStage(image=tool, environment={"GRADLE_USER_HOME": "/root/.gradle"} if is_gradle else {})
-    caches = _GRADLE if is_gradle else _MAVEN
+    caches = _GRADLE_CACHES if is_gradle else _MAVEN_CACHES
     wrapper = files.has("gradlew" if is_gradle else "mvnw")
     stage.build = [RunStep(f"chmod +x {wrapper}")] if wrapper else []
     stage.build += [RunStep(command, caches) for command in (recipe.install, recipe.build) if command]
@@ -97,8 +99,8 @@ def dotnet(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Sta
             *projects,
             *(name for name in ("nuget.config", "Directory.Build.props", "global.json") if files.has(name)),
         ]
-        stage.install = [RunStep(recipe.install, _NUGET)]
+        stage.install = [RunStep(recipe.install, _NUGET_CACHES)]
     elif recipe.install:
-        stage.build = [RunStep(recipe.install, _NUGET)]
-    stage.build += [RunStep(recipe.build, _NUGET)] if recipe.build else []
+        stage.build = [RunStep(recipe.install, _NUGET_CACHES)]
+    stage.build += [RunStep(recipe.build, _NUGET_CACHES)] if recipe.build else []
     return Stages(image=run, builds=[stage])

@@ -23,28 +23,28 @@ from windlass.detect.node_locks import MAX_LOCK_BYTES, NEWEST_PNPM, version_by_l
 from windlass.detect.node_scripts import OWN_SCRIPTS, needs_development, scripts_of, scripts_of_installation
 from windlass.detect.recipe import Recipe
 
-_CACHES: Final = {
+_MANAGER_CACHES: Final = {
     "npm": CacheMount("npm", "/root/.npm"),
     "pnpm": CacheMount("pnpm", "/root/.pnpm-store"),
     "yarn": CacheMount("yarn", "/root/.yarn"),
     "bun": CacheMount("bun", "/root/.bun/install/cache"),
 }
-_SETTINGS: Final = {
+_MANAGER_VARIABLES: Final = {
     "pnpm": {"npm_config_store_dir": "/root/.pnpm-store"},
     # Yarn 2 and later would leave packages in Yarn's cache, which images do not contain.
     "yarn": {"YARN_CACHE_FOLDER": "/root/.yarn", "YARN_NODE_LINKER": "node-modules"},
 }
-_PACKAGES: Final = {"pnpm": "pnpm", "bun": "bun", "yarn": "@yarnpkg/cli-dist"}
-_LAST_WITH_YARN: Final = 24
+_MANAGER_PACKAGES: Final = {"pnpm": "pnpm", "bun": "bun", "yarn": "@yarnpkg/cli-dist"}
+_LAST_NODE_WITH_YARN: Final = 24
 """The last version of Node whose images contain Yarn 1."""
-_WITHOUT_TOOLS: Final = {
+_PRODUCTION_OPTIONS: Final = {
     "npm ci": "--omit=dev",
     "npm install": "--omit=dev",
     "pnpm install --frozen-lockfile": "--prod",
     "yarn install --frozen-lockfile": "--production",
     "bun install --frozen-lockfile": "--production",
 }
-_MANIFESTS: Final = (
+_MANIFEST_FILES: Final = (
     "package.json",
     "package-lock.json",
     "npm-shrinkwrap.json",
@@ -60,17 +60,17 @@ _MANIFESTS: Final = (
 )
 _MANAGER_PATTERN: Final = re.compile(r"(npm|yarn|pnpm|bun)@(\d++(?:\.\d++){0,2})")
 _LOCAL_PATTERN: Final = re.compile(r"(?:file|link|portal|workspace|patch):")
-_LOCKS: Final = {"pnpm": "pnpm-lock.yaml", "yarn": "yarn.lock"}
+_LOCK_FILES: Final = {"pnpm": "pnpm-lock.yaml", "yarn": "yarn.lock"}
 _SCRIPT_COMMAND_PATTERN: Final = re.compile(r"(?:npm|yarn|pnpm|bun)(?: run)? ([\w:.-]+)")
-_ASKS: Final = (
+_PAGE_CHECK_PROGRAM: Final = (
     'fetch("http://127.0.0.1:" + (process.env.PORT || process.argv[1]) + process.argv[2])'
     ".then((answer) => process.exit(answer.ok ? 0 : 1), () => process.exit(1))"
 )
-_CONNECTS: Final = (
+_PORT_CHECK_PROGRAM: Final = (
     'require("net").connect(process.env.PORT || process.argv[1], "127.0.0.1")'
     '.on("connect", () => process.exit(0)).on("error", () => process.exit(1))'
 )
-CHECK: Final = HealthCheck(page=("node", "-e", _ASKS), port=("node", "-e", _CONNECTS))
+CHECK: Final = HealthCheck(page=("node", "-e", _PAGE_CHECK_PROGRAM), port=("node", "-e", _PORT_CHECK_PROGRAM))
 
 
 def plan(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
@@ -87,7 +87,7 @@ def plan(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
         start=_start(recipe, package),
         check=CHECK,
     )
-    managers = names_any(recipe, *_CACHES)
+    managers = names_any(recipe, *_MANAGER_CACHES)
     started = [manager for manager in managers if manager in stages.start.split()]
     stages.tools = _package_manager_steps(started, files, package, has_yarn=_has_yarn(run))
     if recipe.install or recipe.build:
@@ -106,16 +106,16 @@ def _build_stage(
     package = files.json("package.json")
     stage = BuildStage(image=image, environment={"PATH": _path_variable(options)})
     for manager in managers:
-        stage.environment |= _SETTINGS.get(manager, {})
+        stage.environment |= _MANAGER_VARIABLES.get(manager, {})
     stage.tools = _package_manager_steps(managers, files, package, has_yarn=_has_yarn(image))
     if recipe.install:
-        only_used = "" if _needs_tools(recipe, package) else _WITHOUT_TOOLS.get(recipe.install, "")
-        caches = tuple(_CACHES[manager] for manager in managers) or (_CACHES["npm"],)
+        only_used = "" if _needs_tools(recipe, package) else _PRODUCTION_OPTIONS.get(recipe.install, "")
+        caches = tuple(_MANAGER_CACHES[manager] for manager in managers) or (_MANAGER_CACHES["npm"],)
         installing = [RunStep(f"{recipe.install} {only_used}".strip(), caches)]
         if _needs_code(recipe, files, package):
             stage.build = installing
         else:
-            stage.manifests = [name for name in _MANIFESTS if files.has(name)]
+            stage.manifests = [name for name in _MANIFEST_FILES if files.has(name)]
             stage.install = installing
     if recipe.build:
         folder = build_cache_of(recipe.framework)
@@ -135,7 +135,7 @@ def _needs_tools(recipe: Recipe, package: dict[str, object]) -> bool:
 def _has_yarn(image: str) -> bool:
     """Returns whether an image of Node contains Yarn 1."""
     major = re.match(r"node:(\d+)-", image)
-    return major is not None and int(major[1]) <= _LAST_WITH_YARN
+    return major is not None and int(major[1]) <= _LAST_NODE_WITH_YARN
 
 
 def _package_manager_steps(
@@ -147,18 +147,18 @@ def _package_manager_steps(
     steps: list[RunStep] = []
     for manager in managers:
         version = named[2] if named and named[1] == manager else _manager_version(manager, files)
-        program = _PACKAGES.get(manager, manager)
+        program = _MANAGER_PACKAGES.get(manager, manager)
         # Yarn 1 starts the Yarn release in the repository.
         if manager == "yarn" and (version.startswith("1") or "yarnPath" in files.text(".yarnrc.yml")):
             program, version = "yarn", version if version.startswith("1") else "1"
         if manager == "npm" or (program == "yarn" and has_yarn):
             continue
-        steps.append(RunStep(f"npm install --global --force {program}@{version}", (_CACHES["npm"],)))
+        steps.append(RunStep(f"npm install --global --force {program}@{version}", (_MANAGER_CACHES["npm"],)))
     return steps
 
 
 def _manager_version(manager: str, files: KnownFiles) -> str:
-    lock = _LOCKS.get(manager, "")
+    lock = _LOCK_FILES.get(manager, "")
     if lock and files.has(lock) and (version := version_by_lock(lock, files.beginning(lock, MAX_LOCK_BYTES))):
         return version
     match manager:
@@ -172,7 +172,8 @@ def _manager_version(manager: str, files: KnownFiles) -> str:
 def _needs_code(recipe: Recipe, files: KnownFiles, package: dict[str, object]) -> bool:
     """Returns whether the installation reads files other than manifests and lock files."""
     if not any(
-        recipe.install.startswith(command) for command in (*_WITHOUT_TOOLS, "yarn install", "pnpm install")
+        recipe.install.startswith(command)
+        for command in (*_PRODUCTION_OPTIONS, "yarn install", "pnpm install")
     ):
         return True
     named = [*table(package, "dependencies").values(), *table(package, "devDependencies").values()]

@@ -22,34 +22,36 @@ from windlass.detect.known_files import KnownFiles, table
 from windlass.detect.recipe import Recipe
 
 VENV: Final = "/venv"
-_SYSTEM: Final = "/usr/local/bin/python"
-_PIP: Final = CacheMount("pip", "/root/.cache/pip")
-_CACHES: Final = {
+_SYSTEM_PYTHON: Final = "/usr/local/bin/python"
+_PIP_CACHE: Final = CacheMount("pip", "/root/.cache/pip")
+_MANAGER_CACHES: Final = {
     name: CacheMount(name, f"/root/.cache/{folder}")
     for name, folder in (("uv", "uv"), ("poetry", "pypoetry"), ("pdm", "pdm"), ("pipenv", "pipenv"))
 }
-_WITHOUT_THE_CODE: Final = {
+_NO_PROJECT_OPTIONS: Final = {
     "uv sync": "--no-install-project",
     "poetry install": "--no-root",
     "pdm install": "--no-self",
     "pipenv install": "",
 }
 """Commands that can install dependencies before the code is copied, each with the option to do so."""
-_LOCKS: Final = ("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile", "Pipfile.lock")
+_LOCK_FILES: Final = ("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile", "Pipfile.lock")
 _REQUIREMENTS_PATTERN: Final = re.compile(r"pip install (?:--?[\w-]+ )*-r (\S+)")
 _INCLUDE_PATTERN: Final = re.compile(r"(?:-r|--requirement|-c|--constraint)[ \t=]*+(\S++)")
-_INCLUDES: Final = ("-r", "-c", "--requirement", "--constraint")
+_INCLUDE_OPTIONS: Final = ("-r", "-c", "--requirement", "--constraint")
 _LOCAL_PATTERN: Final = re.compile(r"(?:-e|--editable|\.|/|file:)|[^#]*@ *file:")
-_ENVIRONMENT: Final = {"VIRTUAL_ENV": VENV, "PATH": f"{VENV}/bin:$PATH"}
-_ASKS: Final = (
+_VENV_VARIABLES: Final = {"VIRTUAL_ENV": VENV, "PATH": f"{VENV}/bin:$PATH"}
+_PAGE_CHECK_PROGRAM: Final = (
     "import os, sys, urllib.request as r; "
     'r.urlopen("http://127.0.0.1:" + os.environ.get("PORT", sys.argv[1]) + sys.argv[2], timeout=4)'
 )
-_CONNECTS: Final = (
+_PORT_CHECK_PROGRAM: Final = (
     "import os, socket, sys; "
     'socket.create_connection(("127.0.0.1", int(os.environ.get("PORT", sys.argv[1]))), 4)'
 )
-CHECK: Final = HealthCheck(page=("python", "-c", _ASKS), port=("python", "-c", _CONNECTS))
+CHECK: Final = HealthCheck(
+    page=("python", "-c", _PAGE_CHECK_PROGRAM), port=("python", "-c", _PORT_CHECK_PROGRAM)
+)
 
 
 def plan(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
@@ -58,17 +60,17 @@ def plan(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
     stages = Stages(image=run, environment={"PYTHONUNBUFFERED": "1"}, check=CHECK)
     if not (recipe.install or recipe.build or recipe.added_packages):
         return stages
-    stage = BuildStage(image=build, environment={**_ENVIRONMENT, **_of_uv(recipe)})
-    managers = names_any(recipe, *_CACHES)
+    stage = BuildStage(image=build, environment={**_VENV_VARIABLES, **_of_uv(recipe)})
+    managers = names_any(recipe, *_MANAGER_CACHES)
     stage.tools = [
         RunStep(f"python -m venv {VENV}"),
-        *(RunStep(f"{_SYSTEM} -m pip install {manager}", (_PIP,)) for manager in managers),
+        *(RunStep(f"{_SYSTEM_PYTHON} -m pip install {manager}", (_PIP_CACHE,)) for manager in managers),
     ]
-    _install(stage, recipe, files, tuple(_CACHES[manager] for manager in managers) or (_PIP,))
+    _install(stage, recipe, files, tuple(_MANAGER_CACHES[manager] for manager in managers) or (_PIP_CACHE,))
     if recipe.build:
         stage.build.append(RunStep(recipe.build))
     stages.builds = [stage]
-    stages.environment = {**_ENVIRONMENT, "PYTHONUNBUFFERED": "1"}
+    stages.environment = {**_VENV_VARIABLES, "PYTHONUNBUFFERED": "1"}
     stages.results = [VENV, APP_FOLDER]
     return stages
 
@@ -78,7 +80,7 @@ def _of_uv(recipe: Recipe) -> dict[str, str]:
         return {}
     return {
         "UV_PROJECT_ENVIRONMENT": VENV,
-        "UV_PYTHON": _SYSTEM,
+        "UV_PYTHON": _SYSTEM_PYTHON,
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_LINK_MODE": "copy",
     }
@@ -87,19 +89,21 @@ def _of_uv(recipe: Recipe) -> dict[str, str]:
 def _install(stage: BuildStage, recipe: Recipe, files: KnownFiles, caches: tuple[CacheMount, ...]) -> None:
     added = shlex.join(recipe.added_packages)
     adding = (
-        [RunStep(f"{_SYSTEM} -m pip --python {VENV}/bin/python install {added}", (_PIP,))] if added else []
+        [RunStep(f"{_SYSTEM_PYTHON} -m pip --python {VENV}/bin/python install {added}", (_PIP_CACHE,))]
+        if added
+        else []
     )
     install = RunStep(recipe.install, caches)
     if manifests := _requirements(recipe, files):
         stage.manifests, stage.install = manifests, [install, *adding]
         return
     option = next(
-        (more for command, more in _WITHOUT_THE_CODE.items() if recipe.install.startswith(command)), None
+        (more for command, more in _NO_PROJECT_OPTIONS.items() if recipe.install.startswith(command)), None
     )
     if option is None or not recipe.install or _has_members(files):
         stage.build = [*([install] if recipe.install else []), *adding]
         return
-    stage.manifests = [name for name in _LOCKS if files.has(name)]
+    stage.manifests = [name for name in _LOCK_FILES if files.has(name)]
     stage.install = [RunStep(f"{recipe.install} {option}".strip(), caches)]
     needs_code = option and not (option == "--no-root" and not _is_package(files))
     stage.build = [*([install] if needs_code else []), *adding]
@@ -117,7 +121,7 @@ def _requirements(recipe: Recipe, files: KnownFiles) -> list[str]:
         for line in files.text(path).splitlines():
             text = line.strip()
             included = _INCLUDE_PATTERN.fullmatch(text)
-            if _LOCAL_PATTERN.match(text) or (text.startswith(_INCLUDES) and not included):
+            if _LOCAL_PATTERN.match(text) or (text.startswith(_INCLUDE_OPTIONS) and not included):
                 return []
             if included:
                 inner = f"{folder}/{included[1].removeprefix('./')}".strip("/")

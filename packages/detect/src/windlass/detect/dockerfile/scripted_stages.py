@@ -18,13 +18,13 @@ from windlass.detect.dockerfile.stages import (
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.recipe import Recipe
 
-_GEMS: Final = "/bundle"
-_BUNDLER: Final = CacheMount("bundler", "/root/.bundle/cache")
-_COMPOSER: Final = CacheMount("composer", "/root/.composer/cache")
-_NPM: Final = CacheMount("npm", "/root/.npm")
-_HEX: Final = CacheMount("hex", "/root/.cache", is_locked=True)
-_CARTON: Final = RunStep("cpanm --from https://cpan.metacpan.org --notest Carton")
-_EXTENSIONS: Final = "/usr/local/bin/install-php-extensions"
+_GEM_FOLDER: Final = "/bundle"
+_BUNDLER_CACHE: Final = CacheMount("bundler", "/root/.bundle/cache")
+_COMPOSER_CACHE: Final = CacheMount("composer", "/root/.composer/cache")
+_NPM_CACHE: Final = CacheMount("npm", "/root/.npm")
+_HEX_CACHE: Final = CacheMount("hex", "/root/.cache", is_locked=True)
+_CARTON_INSTALLATION: Final = RunStep("cpanm --from https://cpan.metacpan.org --notest Carton")
+_EXTENSION_INSTALLER: Final = "/usr/local/bin/install-php-extensions"
 
 _RUBY_ASKS: Final = (
     'exit Net::HTTP.get_response(URI("http://127.0.0.1:" + ENV.fetch("PORT", ARGV[0]) + ARGV[1]))'
@@ -41,7 +41,7 @@ _PHP_CONNECTS: Final = 'exit(@fsockopen("127.0.0.1", (int) (getenv("PORT") ?: $a
 def ruby(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages:
     images = BASE_IMAGES["Ruby"]
     build, run = images.tags(images.version_for(recipe.language_version))
-    environment = {"BUNDLE_PATH": _GEMS, "BUNDLE_WITHOUT": "development:test", "RACK_ENV": "production"}
+    environment = {"BUNDLE_PATH": _GEM_FOLDER, "BUNDLE_WITHOUT": "development:test", "RACK_ENV": "production"}
     if recipe.framework == "Rails":
         environment |= {
             "RAILS_ENV": "production",
@@ -49,7 +49,7 @@ def ruby(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
             "RAILS_SERVE_STATIC_FILES": "1",
         }
     stage = BuildStage(image=build, environment={**environment, "BUNDLE_GLOBAL_GEM_CACHE": "true"})
-    install = [RunStep(recipe.install, (_BUNDLER,))] if recipe.install else []
+    install = [RunStep(recipe.install, (_BUNDLER_CACHE,))] if recipe.install else []
     if "gemspec" in files.text("Gemfile") or recipe.install != "bundle install":
         stage.build = install
     else:
@@ -61,7 +61,7 @@ def ruby(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
         builds=[stage],
         environment=environment,
         build_packages=["nodejs", "npm"] if files.has("package.json") and recipe.build else [],
-        results=[_GEMS, APP_FOLDER],
+        results=[_GEM_FOLDER, APP_FOLDER],
         check=HealthCheck(
             page=("ruby", "-rnet/http", "-e", _RUBY_ASKS), port=("ruby", "-rsocket", "-e", _RUBY_CONNECTS)
         ),
@@ -74,17 +74,17 @@ def php(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stages
     images = BASE_IMAGES["PHP"]
     build, run = images.tags(images.version_for(recipe.language_version))
     extensions = [name.removeprefix("php-") for name in recipe.system_packages if name.startswith("php-")]
-    borrowed = [("mlocati/php-extension-installer:2", f"/usr/bin/{_EXTENSIONS.rpartition('/')[2]}")]
+    borrowed = [("mlocati/php-extension-installer:2", f"/usr/bin/{_EXTENSION_INSTALLER.rpartition('/')[2]}")]
     adding = [RunStep(f"install-php-extensions {' '.join(extensions)}")] if extensions else []
     stage = BuildStage(image=build, borrowed=[("composer:2", "/usr/bin/composer")], tools=[*adding])
     stage.borrowed += borrowed if extensions else []
-    stage.environment = {"COMPOSER_ALLOW_SUPERUSER": "1", "COMPOSER_CACHE_DIR": _COMPOSER.target}
-    stage.build = [RunStep(recipe.install, (_COMPOSER,))] if recipe.install else []
+    stage.environment = {"COMPOSER_ALLOW_SUPERUSER": "1", "COMPOSER_CACHE_DIR": _COMPOSER_CACHE.target}
+    stage.build = [RunStep(recipe.install, (_COMPOSER_CACHE,))] if recipe.install else []
     builds = [stage] if recipe.install or recipe.build else []
     if names_any(recipe, "npm"):
         node = BASE_IMAGES["Node"]
         image, _ = node.tags(node.default)
-        builds.append(BuildStage(name="assets", image=image, build=[RunStep(recipe.build, (_NPM,))]))
+        builds.append(BuildStage(name="assets", image=image, build=[RunStep(recipe.build, (_NPM_CACHE,))]))
     elif recipe.build:
         stage.build.append(RunStep(recipe.build))
     return Stages(
@@ -115,8 +115,8 @@ def elixir(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Sta
     build, run = images.tags(images.version_for(recipe.language_version))
     environment = {"MIX_ENV": "prod", "MIX_HOME": "/mix"}
     stage = BuildStage(image=build, environment=environment)
-    stage.tools = [RunStep("mix local.hex --force && mix local.rebar --force", (_HEX,))]
-    steps = [RunStep(command, (_HEX,)) for command in (recipe.install, recipe.build) if command]
+    stage.tools = [RunStep("mix local.hex --force && mix local.rebar --force", (_HEX_CACHE,))]
+    steps = [RunStep(command, (_HEX_CACHE,)) for command in (recipe.install, recipe.build) if command]
     if recipe.install.startswith("mix deps.get"):
         stage.manifests = [name for name in ("mix.exs", "mix.lock") if files.has(name)]
         stage.install, steps = steps[:1], steps[1:]
@@ -129,7 +129,7 @@ def perl(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
     build, run = images.tags(images.version_for(recipe.language_version))
     local = f"{options.folder}/local"
     environment = {"PERL5LIB": f"{local}/lib/perl5", "PATH": f"{local}/bin:$PATH"}
-    stage = BuildStage(image=build, tools=[_CARTON] if names_any(recipe, "carton") else [])
+    stage = BuildStage(image=build, tools=[_CARTON_INSTALLATION] if names_any(recipe, "carton") else [])
     steps = [RunStep(command) for command in (recipe.install, recipe.build) if command]
     if files.has("cpanfile") and recipe.install.startswith(("cpanm ", "env PERL_CARTON_MIRROR=")):
         stage.manifests = [name for name in ("cpanfile", "cpanfile.snapshot") if files.has(name)]
@@ -140,7 +140,7 @@ def perl(recipe: Recipe, files: KnownFiles, options: DockerfileOptions) -> Stage
         image=run,
         builds=[stage] if stage.install or stage.build else [],
         environment=environment,
-        tools=[_CARTON] if needs_carton else [],
+        tools=[_CARTON_INSTALLATION] if needs_carton else [],
     )
 
 

@@ -37,9 +37,9 @@ from windlass.detect.tree import Tree
 _PLAIN_PATTERN: Final = re.compile(r"[\w./:@%+,=-]+(?: +[\w./:@%+,=-]+)*", re.ASCII)
 _QUOTED_PATTERN: Final = re.compile(r"'[^']*'|\"[^\"`$\\]*\"")
 _EXPANSION_PATTERN: Final = re.compile(r"\$\{\w+(?:[:=?+-][^{}$`'\"]*)?\}|\$\([^()`]*\)", re.ASCII)
-_SYNTAX: Final = frozenset("'\"`;|&<>(){}\n\r\\#")
+_SHELL_SYNTAX_CHARACTERS: Final = frozenset("'\"`;|&<>(){}\n\r\\#")
 _ASSIGNMENT_PATTERN: Final = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
-_NOT_PROGRAMS: Final = frozenset(
+_SHELL_BUILTINS: Final = frozenset(
     [
         *("exec", "cd", "export", "set", "unset", "source", ".", "eval", "trap", "ulimit", "umask", ":", "!"),
         *("if", "for", "while", "until", "case", "then", "do", "wait", "exit", "return", "alias", "read"),
@@ -51,7 +51,7 @@ def argv(command: str) -> tuple[str, ...]:
     """Returns the argument list that starts a command. If the command contains variables such as `PORT`, a
     shell expands them and then replaces itself with the program."""
     words = command.split()
-    if _PLAIN_PATTERN.fullmatch(command) and "=" not in words[0] and words[0] not in _NOT_PROGRAMS:
+    if _PLAIN_PATTERN.fullmatch(command) and "=" not in words[0] and words[0] not in _SHELL_BUILTINS:
         return tuple(words)
     return ("sh", "-c", with_exec(command))
 
@@ -72,7 +72,7 @@ def with_exec(command: str) -> str:
 def _is_one_program(text: str) -> bool:
     bare = _EXPANSION_PATTERN.sub("X", _QUOTED_PATTERN.sub("X", text))
     words = bare.split()
-    return bool(words) and words[0] not in _NOT_PROGRAMS and not _SYNTAX & set(bare)
+    return bool(words) and words[0] not in _SHELL_BUILTINS and not _SHELL_SYNTAX_CHARACTERS & set(bare)
 
 
 def _is_closed(text: str) -> bool:

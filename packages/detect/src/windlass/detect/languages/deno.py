@@ -10,12 +10,12 @@ from windlass.detect.recipe import Recipe
 from windlass.detect.toolchain import Toolchain
 from windlass.detect.versions import choose_version_by_file
 
-_CONFIG: Final = ("deno.json", "deno.jsonc")
+_CONFIG_FILES: Final = ("deno.json", "deno.jsonc")
 _ENTRY_FILES: Final = ("main.ts", "main.js", "mod.ts", "server.ts", "src/main.ts", "index.ts")
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
-    config = files.has(*_CONFIG)
+    config = files.has(*_CONFIG_FILES)
     content = files.json(config) if config else {}
     choose_version_by_file(files, recipe, "deno", ".dvmrc")
     imported = " ".join(str(value) for value in table(content, "imports").values())
@@ -42,7 +42,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
 
 deno = Language(
     name="Deno",
-    manifests=(*_CONFIG, "deno.lock"),
+    manifests=(*_CONFIG_FILES, "deno.lock"),
     rank=30,
     fill=fill,
     toolchain=Toolchain(

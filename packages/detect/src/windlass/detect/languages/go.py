@@ -15,7 +15,7 @@ from windlass.detect.versions import choose_version, choose_version_by_file
 _MODULE_PATTERN: Final = re.compile(r"^module[ \t]++\"?([\w./~-]++)", re.MULTILINE)
 _REQUIRE_PATTERN: Final = re.compile(r"^require\b", re.MULTILINE)
 _REPLACE_PATTERN: Final = re.compile(r"^replace\b", re.MULTILINE)
-_OF_WORKSPACE: Final = r"[ \t]v0\.0\.0(?:-00010101000000-0{12})?+(?![\w.-])"
+_WORKSPACE_VERSION_PATTERN: Final = r"[ \t]v0\.0\.0(?:-00010101000000-0{12})?+(?![\w.-])"
 """Matches the placeholder version of a module in a local folder, which go.work or `replace` locates.
 
 No registry has this version. For a module of go.work, `go mod download` still tries to download it, and `go
@@ -37,7 +37,7 @@ _AUXILIARY_FOLDERS: Final = frozenset(
 )
 """Folders with auxiliary programs, such as tools and examples."""
 _MAX_SOURCES: Final = 100
-_FRAMEWORKS: Final = {
+_FRAMEWORK_NAMES: Final = {
     "github.com/gin-gonic/gin": "Gin",
     "github.com/labstack/echo": "Echo",
     "github.com/gofiber/fiber": "Fiber",
@@ -52,12 +52,14 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     choose_version_by_file(files, recipe, "golang", ".go-version")
     if version := _GO_VERSION_PATTERN.search(module):
         choose_version(recipe, version[1], "go.mod")
-    for path, name in _FRAMEWORKS.items():
+    for path, name in _FRAMEWORK_NAMES.items():
         if path in module:
             recipe.choose(f"go.mod names {path}.", framework=name)
     if files.has("go.mod"):
         recipe.choose("go.mod is there.", package_manager="go")
-        is_in_workspace = re.search(_OF_WORKSPACE, module) and not _REPLACE_PATTERN.search(module)
+        is_in_workspace = re.search(_WORKSPACE_VERSION_PATTERN, module) and not _REPLACE_PATTERN.search(
+            module
+        )
         is_fetched = _REQUIRE_PATTERN.search(module) and not is_in_workspace
         if is_fetched and not files.has("vendor/modules.txt"):
             recipe.choose("go.mod names the modules.", install="go mod download")
@@ -189,7 +191,7 @@ go = Language(
     fill=fill,
     may_listen=may_listen,
     manifests_with_paths=("go.mod",),
-    inherited_value=_OF_WORKSPACE,
+    inherited_value=_WORKSPACE_VERSION_PATTERN,
     toolchain=Toolchain(
         title="Go",
         program="go",

@@ -19,9 +19,9 @@ _FRAMEWORKS: Final = {
     "io.javalin": ("Javalin", ""),
     "io.dropwizard": ("Dropwizard", ""),
 }
-_PORTS: Final = {"Spring Boot": "-Dserver.port", "Micronaut": "-Dmicronaut.server.port"}
+_PORT_OPTIONS: Final = {"Spring Boot": "-Dserver.port", "Micronaut": "-Dmicronaut.server.port"}
 """System properties that set the port of each framework."""
-_HEALTH: Final = ("actuator", "smallrye-health", "micronaut-management")
+_HEALTH_PACKAGES: Final = ("actuator", "smallrye-health", "micronaut-management")
 _VERSIONS_PATTERN: Final = re.compile(
     r"<(?:java\.version|jdk\.version|maven\.compiler\.(?:release|source|target)|release|source|target)>"
     r"\s*+(?:1\.)?(\d{1,2})\s*+<"
@@ -33,7 +33,7 @@ _SPRING_BOOT_PATTERN: Final = re.compile(
 )
 _JAVA_OF_BOOT: Final = {1: "8", 2: "8", 3: "17", 4: "17"}
 """The version of Java that each major version of Spring Boot uses if the build file names none."""
-_FIRST_WITH_NEW_LOMBOK: Final = (4, 0)
+_FIRST_SPRING_WITH_NEW_LOMBOK: Final = (4, 0)
 """The first version of Spring Boot whose Lombok works with the newest JDK."""
 _NEW_LOMBOK: Final = "1.18.42"
 _OWN_LOMBOK_PATTERN: Final = re.compile(
@@ -42,7 +42,7 @@ _OWN_LOMBOK_PATTERN: Final = re.compile(
 )
 """Matches a version of Lombok that no option replaces."""
 _LOMBOK_PROPERTY_PATTERN: Final = re.compile(r"<lombok\.version>1\.18\.(\d{1,3})<")
-_FIRST_FOR_NEW_JDKS: Final = 40
+_FIRST_LOMBOK_FOR_NEW_JDKS: Final = 40
 """The first Lombok 1.18 that works with JDK 25."""
 _SECONDARY_ARCHIVES: Final = ("/original-", "-plain.jar", "-sources.jar", "-javadoc.jar")
 """Parts of the names of archives that are not the application. For example, Maven's shade plugin keeps the
@@ -79,7 +79,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     for name, (title, health) in _FRAMEWORKS.items():
         if name in text or name.replace("-", ".") in text:
             recipe.choose(f"{file} names {name}.", framework=title, port=8080)
-            if health and any(word in text for word in _HEALTH):
+            if health and any(word in text for word in _HEALTH_PACKAGES):
                 recipe.choose(f"{file} includes its health checks.", health_path=health)
     if file == "pom.xml":
         _maven(files, recipe)
@@ -96,7 +96,11 @@ def _with_new_lombok(text: str, option: str) -> tuple[str, str]:
     """Returns the option that replaces a Lombok which fails with the JDKs that are usual now, and the reason.
     Both are empty if the build file chooses the version of Lombok, or Spring Boot a newer one."""
     boot, own = _boot_version(text), _LOMBOK_PROPERTY_PATTERN.search(text)
-    is_old = int(own[1]) < _FIRST_FOR_NEW_JDKS if own else bool(boot and boot < _FIRST_WITH_NEW_LOMBOK)
+    is_old = (
+        int(own[1]) < _FIRST_LOMBOK_FOR_NEW_JDKS
+        if own
+        else bool(boot and boot < _FIRST_SPRING_WITH_NEW_LOMBOK)
+    )
     if not is_old or "lombok" not in text or _OWN_LOMBOK_PATTERN.search(text):
         return "", ""
     return (
@@ -131,7 +135,7 @@ def _gradle(files: KnownFiles, recipe: Recipe, file: str) -> None:
     option, why = _with_new_lombok(files.text(file), "-P")
     because = _wrapper_reason(files, "gradlew", "gradle/wrapper", bool(has_wrapper)) or f"{file} is there."
     goal = {"Spring Boot": "bootJar", "Ktor": "buildFatJar"}.get(recipe.framework, "build -x test")
-    if recipe.framework not in {"Quarkus", "Ktor", *_PORTS} and _is_application(files.text(file)):
+    if recipe.framework not in {"Quarkus", "Ktor", *_PORT_OPTIONS} and _is_application(files.text(file)):
         _choose_script(recipe, because, program, file)
         return
     recipe.choose(f"{because}{why}", package_manager="gradle", build=f"{program} --no-daemon{option} {goal}")
@@ -153,8 +157,8 @@ def _start(recipe: Recipe, folder: str, of_quarkus: str, kind: str = "jar") -> N
     archive = f"$(ls {folder}/*.{kind} | grep -v {others} | head -n 1)"
     if recipe.framework == "Quarkus":
         start = f"java -Dquarkus.http.port=${{PORT:-8080}} -jar {of_quarkus}"
-    elif recipe.framework in _PORTS:
-        start = f"java {_PORTS[recipe.framework]}=${{PORT:-8080}} -jar {archive}"
+    elif recipe.framework in _PORT_OPTIONS:
+        start = f"java {_PORT_OPTIONS[recipe.framework]}=${{PORT:-8080}} -jar {archive}"
     elif recipe.framework == "Ktor":
         start = f"java -jar {archive} -port=${{PORT:-8080}}"
     else:

@@ -18,7 +18,7 @@ from windlass.detect.toolchain import Toolchain
 from windlass.detect.tree import Tree
 from windlass.detect.versions import choose_version, choose_version_by_file
 
-_BY_LOCK: Final = {
+_INSTALL_COMMANDS: Final = {
     "pnpm": "pnpm install --frozen-lockfile",
     "yarn": "yarn install --frozen-lockfile",
     "bun": "bun install --frozen-lockfile",
@@ -78,7 +78,7 @@ def _choose_manager(files: KnownFiles, recipe: Recipe, package: dict[str, Any]) 
     named = _MANAGER_PATTERN.match(text_in(package, "packageManager"))
     for file, manager in LOCK_FILES:
         if files.has(file) and (named is None or named[1] == manager):
-            install = _BY_LOCK[manager]
+            install = _INSTALL_COMMANDS[manager]
             if manager == "yarn" and ((named and int(named[2][:4]) > 1) or files.has(".yarnrc.yml")):
                 install = "yarn install --immutable"
             recipe.choose(f"{file} is there.", package_manager=manager, install=install)

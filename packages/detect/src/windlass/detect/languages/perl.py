@@ -20,14 +20,14 @@ _PERL_VERSION_PATTERN: Final = re.compile(
 )
 _DECIMAL_PATTERN: Final = re.compile(r"5\.(\d{3})(\d{3})?")
 """Matches the older form of versions: 5.036001 is 5.36.1."""
-_FRAMEWORKS: Final = {
+_FRAMEWORK_NAMES: Final = {
     "Mojolicious": "Mojolicious",
     "Mojolicious::Lite": "Mojolicious",
     "Dancer2": "Dancer2",
     "Catalyst::Runtime": "Catalyst",
     "Kelp": "Kelp",
 }
-_SERVERS: Final = ("Starman", "Starlet", "Gazelle", "Twiggy", "Feersum")
+_SERVER_MODULES: Final = ("Starman", "Starlet", "Gazelle", "Twiggy", "Feersum")
 """PSGI servers that `plackup` can start by name."""
 _SYSTEM_PACKAGES: Final = {
     "DBD::Pg": "libpq-dev",
@@ -35,9 +35,9 @@ _SYSTEM_PACKAGES: Final = {
     "DBD::MariaDB": "libmariadb-dev",
     "XML::LibXML": "libxml2-dev",
 }
-_PSGI: Final = ("app.psgi", "bin/app.psgi", "script/app.psgi", "*.psgi")
-_PROGRAMS: Final = ("app.pl", "main.pl", "server.pl")
-_MIRROR: Final = '"${PERL_CARTON_MIRROR:-https://cpan.metacpan.org}"'
+_PSGI_FILES: Final = ("app.psgi", "bin/app.psgi", "script/app.psgi", "*.psgi")
+_PROGRAM_FILES: Final = ("app.pl", "main.pl", "server.pl")
+_CARTON_MIRROR: Final = '"${PERL_CARTON_MIRROR:-https://cpan.metacpan.org}"'
 """The package mirror. By default, both tools would download modules over plain HTTP without checksums."""
 
 
@@ -47,14 +47,14 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     choose_version_by_file(files, recipe, "perl", ".perl-version")
     if version := _PERL_VERSION_PATTERN.search(text):
         choose_version(recipe, f">={_dotted_version(version[1])}", "cpanfile")
-    if named := next((name for name in _FRAMEWORKS if name in modules), ""):
-        recipe.choose(f"cpanfile names {named}.", framework=_FRAMEWORKS[named])
+    if named := next((name for name in _FRAMEWORK_NAMES if name in modules), ""):
+        recipe.choose(f"cpanfile names {named}.", framework=_FRAMEWORK_NAMES[named])
     needed = sorted(modules & _SYSTEM_PACKAGES.keys())
     recipe.choose(
         f"cpanfile names {', '.join(needed)}.", system_packages=[_SYSTEM_PACKAGES[name] for name in needed]
     )
-    psgi = next(matching_files(files.tree, _PSGI), "")
-    server = next((name for name in _SERVERS if name in modules), "")
+    psgi = next(matching_files(files.tree, _PSGI_FILES), "")
+    server = next((name for name in _SERVER_MODULES if name in modules), "")
     program = _find_program(files) if recipe.framework == "Mojolicious" else ""
     if psgi and not program:
         library = " -I lib" if files.tree.names("lib") else ""
@@ -71,16 +71,16 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
             start=f"perl {shlex.quote(program)} prefork -m production -l http://0.0.0.0:${{PORT:-3000}}",
             port=3000,
         )
-    if other := files.has(*_PROGRAMS):
+    if other := files.has(*_PROGRAM_FILES):
         recipe.choose(f"{other} is there.", start=f"perl {other}")
     _install(files, recipe)
 
 
 def _install(files: KnownFiles, recipe: Recipe) -> None:
-    cpanm = f"cpanm --from {_MIRROR} -L local --notest"
+    cpanm = f"cpanm --from {_CARTON_MIRROR} -L local --notest"
     added = "".join(f" && {cpanm} {name}" for name in recipe.added_packages)
     if files.has("cpanfile.snapshot"):
-        carton = f"env PERL_CARTON_MIRROR={_MIRROR} carton install --deployment --without develop"
+        carton = f"env PERL_CARTON_MIRROR={_CARTON_MIRROR} carton install --deployment --without develop"
         recipe.choose("cpanfile.snapshot is there.", package_manager="carton", install=f"{carton}{added}")
     elif files.has("cpanfile"):
         install = f"{cpanm} --installdeps .{added}"

@@ -66,7 +66,7 @@ _SYSTEM_PACKAGES: Final = {
 }
 """Debian packages that Python packages need to be built, or that they use."""
 
-_SERVERS: Final = ("daphne", "granian", "gunicorn", "hypercorn", "uvicorn")
+_SERVER_PROGRAMS: Final = ("daphne", "granian", "gunicorn", "hypercorn", "uvicorn")
 """Servers of Python whose package has the name of their program."""
 
 
@@ -100,7 +100,7 @@ def _add_imported(files: KnownFiles, recipe: Recipe) -> None:
     """Adds the server of the start command, and the well-known packages that the code of an application
     imports which declares none."""
     program = next(iter(recipe.start.split()), "")
-    if program in _SERVERS and program not in recipe.added_packages:
+    if program in _SERVER_PROGRAMS and program not in recipe.added_packages:
         add_package(recipe, program, "The start command needs it, and no file names any package.")
     for file in python_files(files, ()):
         for module in file.foreign_modules:

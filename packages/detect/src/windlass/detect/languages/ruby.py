@@ -13,7 +13,7 @@ from windlass.detect.versions import choose_version, choose_version_by_file
 
 _RUBY_VERSION_PATTERN: Final = re.compile(r"^[ \t]*+ruby[ \t(]++['\"]([\w.~><= ]{1,30}+)['\"]", re.MULTILINE)
 _GEM_PATTERN: Final = re.compile(r"^[ \t]*+gem[ \t(]++['\"]([\w-]++)['\"]", re.MULTILINE)
-_JEKYLL: Final = frozenset(["jekyll", "github-pages"])
+_JEKYLL_GEMS: Final = frozenset(["jekyll", "github-pages"])
 _SYSTEM_PACKAGES: Final = {
     "pg": "libpq-dev",
     "mysql2": "default-libmysqlclient-dev",
@@ -49,7 +49,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         if files.has(name):
             more = " -o 0.0.0.0 -p ${PORT:-4567}" if recipe.framework == "Sinatra" else ""
             recipe.choose(f"{name} is there.", start=f"bundle exec ruby {name}{more}")
-    if not recipe.start and (named := sorted(gems & _JEKYLL)):
+    if not recipe.start and (named := sorted(gems & _JEKYLL_GEMS)):
         because = f"Gemfile names {named[-1]}, and its build makes static files there."
         recipe.choose(
             because,

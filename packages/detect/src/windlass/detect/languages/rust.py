@@ -26,7 +26,7 @@ _FRAMEWORKS: Final = {
 }
 """The title of each framework, and the port that its examples use."""
 _READS_PORT_PATTERN: Final = re.compile(r"\bvar(?:_os)?\(\"PORT\"\)")
-_ROCKET: Final = "env ROCKET_ADDRESS=0.0.0.0 ROCKET_PORT=${PORT:-8000} "
+_ROCKET_VARIABLES: Final = "env ROCKET_ADDRESS=0.0.0.0 ROCKET_PORT=${PORT:-8000} "
 
 
 def fill(files: KnownFiles, recipe: Recipe) -> None:
@@ -46,7 +46,7 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
     if program.name:
         locked = " --locked" if files.has("Cargo.lock") else ""
         of = f" --package {program.name_of_package}" if program.member else ""
-        place = _ROCKET if recipe.framework == "Rocket" else ""
+        place = _ROCKET_VARIABLES if recipe.framework == "Rocket" else ""
         recipe.choose(program.because, build=f"cargo build --release{locked}{of}")
         recipe.choose(program.because, start=f"{place}./target/release/{program.name}")
         if source := _source_with_port(files, program):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from windlass.core.access.location import ResourceLocation
 
-_ADMIN = 8
+_ADMIN_RIGHT = 8
 
 
 class Scope(IntFlag):
@@ -19,7 +19,7 @@ class Scope(IntFlag):
     READ = 1
     WRITE = 2
     DEPLOY = 4
-    ADMIN = _ADMIN
+    ADMIN = _ADMIN_RIGHT
 
     @property
     def word(self) -> str:
@@ -32,7 +32,7 @@ class Scope(IntFlag):
         return self._value_ & _ALLOWED_BY[required_scope._value_] != 0
 
 
-_ALLOWED_BY = {1: 15, 2: 2 | _ADMIN, 4: 4 | _ADMIN, _ADMIN: _ADMIN}
+_ALLOWED_BY = {1: 15, 2: 2 | _ADMIN_RIGHT, 4: 4 | _ADMIN_RIGHT, _ADMIN_RIGHT: _ADMIN_RIGHT}
 """The scopes that satisfy each required permission, as bit masks."""
 
 SCOPE_MEANINGS: Mapping[Scope, str] = {
@@ -72,8 +72,10 @@ def permits_throughout(org: str, scopes: Scope) -> Permits:
     return {org: (Permit(scopes, ResourceLocation(org)),)}
 
 
-_ROLES = uuid.UUID("6f2c1f0a-5c53-4b8e-9d43-6f4a5a0f7a11")
-ROLE_IDS: Mapping[Scope, str] = {scope: str(uuid.uuid5(_ROLES, scope.word)) for scope in SCOPE_MEANINGS}
+_ROLE_ID_NAMESPACE = uuid.UUID("6f2c1f0a-5c53-4b8e-9d43-6f4a5a0f7a11")
+ROLE_IDS: Mapping[Scope, str] = {
+    scope: str(uuid.uuid5(_ROLE_ID_NAMESPACE, scope.word)) for scope in SCOPE_MEANINGS
+}
 """The ids of the built-in roles, which are equal in every organization and installation."""
 SCOPES: Mapping[str, Scope] = {id: scope for scope, id in ROLE_IDS.items()}
 """The scopes of the built-in roles by role id."""

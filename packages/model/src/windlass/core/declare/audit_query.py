@@ -180,7 +180,7 @@ class EventTargets(Shown):
     targets: list[EventTarget]
 
 
-_EVENTS: Final = (
+_EVENTS_DESCRIPTION: Final = (
     "Newest first. `links.next` leads to the older ones, `links.previous` to the newer ones. A token "
     "that is limited to parts of the organization sees what happened there."
 )
@@ -189,7 +189,7 @@ events = get(
     "events",
     OrganizationEvents,
     "Query the audit",
-    _EVENTS,
+    _EVENTS_DESCRIPTION,
     id="getOrganizationEvents",
     query=AuditParameters,
 )

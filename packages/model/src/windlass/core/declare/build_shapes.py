@@ -13,17 +13,17 @@ from windlass.core.declare.fields import BLANK_RANGES, CONTROL_RANGES, shaped
 from windlass.core.declare.resource import Spec
 
 MAX_COMMAND_LENGTH: Final = 2000
-_NO_CONTROLS: Final = rf"[^{CONTROL_RANGES}]"
-_PART: Final = rf"\.?[^{CONTROL_RANGES}./\\][^{CONTROL_RANGES}/\\]*"
+_NO_CONTROLS_PATTERN: Final = rf"[^{CONTROL_RANGES}]"
+_PATH_PART_PATTERN: Final = rf"\.?[^{CONTROL_RANGES}./\\][^{CONTROL_RANGES}/\\]*"
 """Matches a segment of a path, except `..`."""
-_PATH: Final = rf"(\./)?{_PART}(/{_PART})*"
+_PATH_PATTERN: Final = rf"(\./)?{_PATH_PART_PATTERN}(/{_PATH_PART_PATTERN})*"
 
 Command = Annotated[
     str,
     Meta(
         max_length=MAX_COMMAND_LENGTH,
         pattern=shaped(
-            rf"^([^{CONTROL_RANGES}{BLANK_RANGES}]{_NO_CONTROLS}*|)\Z",
+            rf"^([^{CONTROL_RANGES}{BLANK_RANGES}]{_NO_CONTROLS_PATTERN}*|)\Z",
             "must be one line as a shell reads it, without control characters and without a blank before it; "
             "join several commands with &&",
         ),
@@ -34,7 +34,7 @@ Folder = Annotated[
     Meta(
         max_length=500,
         pattern=shaped(
-            rf"^({_PATH}/?|\.|)\Z",
+            rf"^({_PATH_PATTERN}/?|\.|)\Z",
             "must be a path below the folder of the application, such as dist, without .. and not beginning "
             "with /",
         ),
@@ -45,7 +45,7 @@ File = Annotated[
     Meta(
         max_length=500,
         pattern=shaped(
-            rf"^({_PATH}|)\Z",
+            rf"^({_PATH_PATTERN}|)\Z",
             "must be a path of a file, such as index.html, without .. and not beginning with /",
         ),
     ),
@@ -56,7 +56,7 @@ WatchedPath = Annotated[
         min_length=1,
         max_length=500,
         pattern=shaped(
-            rf"^!?(?![!#]){_PATH}/?\Z",
+            rf"^!?(?![!#]){_PATH_PATTERN}/?\Z",
             "must be a path of the repository, such as web or docs/*.md, without .. and not beginning with "
             "/; ! before it excludes",
         ),
@@ -68,7 +68,7 @@ RestrictedPath = Annotated[
         min_length=1,
         max_length=500,
         pattern=shaped(
-            rf"^/?(?![!#]){_PATH}/?\Z",
+            rf"^/?(?![!#]){_PATH_PATTERN}/?\Z",
             "must be a path of the repository, such as web or docs/*.md, without ..",
         ),
     ),

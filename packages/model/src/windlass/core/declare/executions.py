@@ -72,7 +72,7 @@ class RunRequest(Spec):
     ]
 
 
-_RUN = (
+_RUN_DESCRIPTION = (
     "Runs the command in the current build, with the current settings, beside the instances and without "
     "ports. The deployment has action RUN; its log has the output, and `run` the exit code. It waits for "
     "deployments under way, and later ones wait for it. 409 if nothing was deployed."
@@ -85,7 +85,7 @@ has_one_off_runs = Trait(
             "run",
             Deployment,
             "Run a command once",
-            _RUN,
+            _RUN_DESCRIPTION,
             need=Scope.DEPLOY,
             body=RunRequest,
             also=(409,),

@@ -13,7 +13,7 @@ from windlass.core.declare.validation import did_you_mean
 from windlass.core.words.cron import BadTimetable, parse
 from windlass.core.words.due_times import is_zone, similar_zones
 
-_EVENTS: Final = ("on_start", "on_stop", "on_delete")
+_EVENT_FIELDS: Final = ("on_start", "on_stop", "on_delete")
 Entrypoint = Annotated[
     Maybe[Line], Meta(description="Command to run, instead of the one of the image or the repository")
 ]
@@ -75,7 +75,7 @@ class JobSchedule(Spec):
 def normalise_schedule(schedule: JobSchedule) -> None:
     """Removes empty alternatives, which existing clients send, and validates the remaining alternative."""
     events: dict[str, JobEvent] = {}
-    for name in _EVENTS:
+    for name in _EVENT_FIELDS:
         event = getattr(schedule, name) or absent
         setattr(schedule, name, event)
         if event:

@@ -16,7 +16,7 @@ from windlass.core.declare.structs import extra_of
 from windlass.core.declare.traits import DEPLOYABLE_TRAIT
 from windlass.core.words.naming import plural, to_words, with_article
 
-_REPLACE = (
+_REPLACE_DESCRIPTION = (
     "Replaces the resource: a field that is left out is reset to its default. Fields that have no default, "
     "are encrypted or cannot be changed are kept. To change only some fields, use PATCH."
 )
@@ -213,7 +213,7 @@ def _description(verb: Verb, family: Family) -> str:
     gone = REMOVAL if _goes_with_services(family) else ""
     words = {
         Verb.CREATE: family.about,
-        Verb.UPDATE: _REPLACE,
+        Verb.UPDATE: _REPLACE_DESCRIPTION,
         Verb.PATCH: _MERGE_PATCH,
         Verb.DELETE: gone,
     }

@@ -9,16 +9,20 @@ from msgspec import Meta
 from windlass.core.declare.fields import Timestamp, example
 from windlass.core.declare.resource import Shown, Spec
 
-_POINTS: Final = "One number for each of `times`; null where it is not known"
-Numbers = Annotated[list[float | None], Meta(description=_POINTS), example([12.5])]
+_POINTS_DESCRIPTION: Final = "One number for each of `times`; null where it is not known"
+Numbers = Annotated[list[float | None], Meta(description=_POINTS_DESCRIPTION), example([12.5])]
 
 
 class InstanceMetrics(Shown):
     name: Annotated[str, Meta(description="Generation and number of the instance"), example("3-0")]
     cpu: Annotated[
-        list[float | None], Meta(description=f"Thousandths of a processor. {_POINTS}"), example([12.5])
+        list[float | None],
+        Meta(description=f"Thousandths of a processor. {_POINTS_DESCRIPTION}"),
+        example([12.5]),
     ]
-    memory: Annotated[list[int | None], Meta(description=f"Bytes. {_POINTS}"), example([52428800])]
+    memory: Annotated[
+        list[int | None], Meta(description=f"Bytes. {_POINTS_DESCRIPTION}"), example([52428800])
+    ]
 
 
 class RequestMetrics(Shown):
@@ -26,7 +30,7 @@ class RequestMetrics(Shown):
         dict[str, list[float | None]],
         Meta(
             description="Requests per second, by class of the status; `1xx` (websockets) and `none` (the "
-            f"client left before) only if there were any. {_POINTS}"
+            f"client left before) only if there were any. {_POINTS_DESCRIPTION}"
         ),
         example({"2xx": [4.2], "3xx": [0.0], "4xx": [0.1], "5xx": [0.0]}),
     ]
@@ -34,7 +38,7 @@ class RequestMetrics(Shown):
         Numbers,
         Meta(
             description="Milliseconds that half of the answers took at most, estimated; 10000 also stands "
-            f"for longer times. {_POINTS}"
+            f"for longer times. {_POINTS_DESCRIPTION}"
         ),
     ]
     p90: Numbers
@@ -50,16 +54,18 @@ class ServiceMetricsQuery(Spec):
 
 class UsageMetrics(Shown):
     instances: Annotated[
-        list[int | None], Meta(description=f"The highest number of instances. {_POINTS}"), example([2])
+        list[int | None],
+        Meta(description=f"The highest number of instances. {_POINTS_DESCRIPTION}"),
+        example([2]),
     ]
     cpu: Annotated[
         list[float | None],
-        Meta(description=f"Thousandths of a processor, of all instances: the mean. {_POINTS}"),
+        Meta(description=f"Thousandths of a processor, of all instances: the mean. {_POINTS_DESCRIPTION}"),
         example([12.5]),
     ]
     memory: Annotated[
         list[int | None],
-        Meta(description=f"Bytes, of all instances: the highest. {_POINTS}"),
+        Meta(description=f"Bytes, of all instances: the highest. {_POINTS_DESCRIPTION}"),
         example([52428800]),
     ]
 

@@ -32,20 +32,20 @@ from windlass.core.declare.fields import (
 from windlass.core.declare.resource import Base, Shown, Spec, clash
 from windlass.core.words import variables
 
-_STICKY: Final = Meta(
+_STICKY_DESCRIPTION: Final = Meta(
     description="Whether requests of one browser go to one instance: the advanced setting "
     "network.ingress.enable_sticky_session"
 )
 
 
 class NetworkRequest(Spec):
-    sticky_session: Annotated[bool, _STICKY] = False
+    sticky_session: Annotated[bool, _STICKY_DESCRIPTION] = False
 
 
 class Network(Shown):
     """The network options of a service."""
 
-    sticky_session: Annotated[bool, _STICKY] = False
+    sticky_session: Annotated[bool, _STICKY_DESCRIPTION] = False
 
 
 has_network = Trait(
@@ -90,7 +90,7 @@ class CloneRequest(Spec):
     ]
 
 
-_ABOUT: Final = (
+_CLONE_DESCRIPTION: Final = (
     "Copies the settings, the variables and the secrets of the service itself. Data is not copied, and the "
     "copy is not deployed. It sees the variables of its own environment: an alias or an override of a "
     "variable that is not there is left out."
@@ -100,7 +100,13 @@ can_be_cloned = Trait(
     name="can_be_cloned",
     actions=(
         post(
-            "clone", Itself, "Copy it to an environment", _ABOUT, body=CloneRequest, status=202, also=(409,)
+            "clone",
+            Itself,
+            "Copy it to an environment",
+            _CLONE_DESCRIPTION,
+            body=CloneRequest,
+            status=202,
+            also=(409,),
         ),
     ),
 )
@@ -108,7 +114,7 @@ can_be_cloned = Trait(
 
 
 PATH_OF_FILE: Final = shaped(variables.FILE_PATTERN, variables.PATH_OF_FILE)
-_FOLDER: Final = shaped(
+_MOUNT_FOLDER: Final = shaped(
     rf"^/+{variables.PART_OF_PATH}(/+{variables.PART_OF_PATH})*/*\Z",
     "must be a folder such as /data, not / itself, without . or .. in it",
 )
@@ -200,7 +206,7 @@ class Listener(Shown):
 
 class StorageRequest(Spec):
     size: Gibibytes
-    mount_point: Annotated[str, Meta(max_length=1024, pattern=_FOLDER)]
+    mount_point: Annotated[str, Meta(max_length=1024, pattern=_MOUNT_FOLDER)]
     type: Literal["FAST_SSD"] = "FAST_SSD"
     id: Maybe[Id] = absent
 
@@ -232,14 +238,15 @@ GitUrl = Annotated[
     ),
 ]
 # Git's rules for refs, except that all blanks are rejected.
-_NOT_IN_REFS = rf"{CONTROL_RANGES}{BLANK_RANGES}~^:?*\[\\"
+_REF_FORBIDDEN_CHARACTERS = rf"{CONTROL_RANGES}{BLANK_RANGES}~^:?*\[\\"
 Branch = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=255,
         pattern=shaped(
-            rf"^([^{_NOT_IN_REFS}-][^{_NOT_IN_REFS}]*)\Z", "must be a branch or tag of git, such as main"
+            rf"^([^{_REF_FORBIDDEN_CHARACTERS}-][^{_REF_FORBIDDEN_CHARACTERS}]*)\Z",
+            "must be a branch or tag of git, such as main",
         ),
     ),
 ]

@@ -60,7 +60,7 @@ class Base(Shown):
 
 
 T = TypeVar("T")
-_PARTS: Final = (Struct, list, dict)
+_NESTED_TYPES: Final = (Struct, list, dict)
 
 
 def copy_of(value: T) -> T:
@@ -74,7 +74,7 @@ def copy_of(value: T) -> T:
         return value
     copied = copy(value)
     for name in value.__struct_fields__:
-        if isinstance(part := getattr(value, name), _PARTS):
+        if isinstance(part := getattr(value, name), _NESTED_TYPES):
             setattr(copied, name, copy_of(part))
     return copied
 

@@ -318,7 +318,7 @@ def deployable(
     deployment that can be requested separately. `query`: the query of `deploy` and `redeploy`. `removal` and
     `uninstall_query`: the queries of a deletion and of `uninstall`.
     """
-    restart = _start("restart-service", Deployment, "Restart without building", _RESTART)
+    restart = _start("restart-service", Deployment, "Restart without building", _RESTART_DESCRIPTION)
     trial = post(
         "checkHealth",
         HealthTrialResult,
@@ -339,14 +339,16 @@ def deployable(
         needs_behaviour=True,
         ends_services=True,
         actions=(
-            _start("deploy", Deployment, "Deploy the newest version", _DEPLOY, body=body, query=query),
-            _start("redeploy", Deployment, _REDEPLOY, "With the present settings.", query=query),
+            _start(
+                "deploy", Deployment, "Deploy the newest version", _DEPLOY_DESCRIPTION, body=body, query=query
+            ),
+            _start("redeploy", Deployment, _REDEPLOY_SUMMARY, "With the present settings.", query=query),
             *(() if runs_once else (restart, trial)),
             _start("stop", Deployment, "Stop all instances", "Data, settings and history stay."),
             post(
                 "uninstall",
                 Deployment,
-                _UNINSTALL,
+                _UNINSTALL_SUMMARY,
                 "204 if there was nothing.",
                 need=Scope.ADMIN,
                 starts=True,
@@ -383,26 +385,26 @@ def deployable(
                 "deploymentHistory",
                 list[HistoryEntry],
                 "List past deployments",
-                _HISTORY,
+                _HISTORY_DESCRIPTION,
                 query=PastDeploymentsQuery,
             ),
         ),
     )
 
 
-_REDEPLOY: Final = "Deploy the same version again"
-_DEPLOY: Final = (
+_REDEPLOY_SUMMARY: Final = "Deploy the same version again"
+_DEPLOY_DESCRIPTION: Final = (
     "The deployment is stored when the answer arrives. It replaces one that is still waiting, and runs after "
     "one that is under way."
 )
-_RESTART: Final = "Replaces the instances by new ones, with the settings of their deployment."
-_UNINSTALL: Final = "Remove instances and data, keep the settings"
-_HISTORY: Final = "Newest first; deployments that wait or are under way are not included."
-_COMMITS: Final = (
+_RESTART_DESCRIPTION: Final = "Replaces the instances by new ones, with the settings of their deployment."
+_UNINSTALL_SUMMARY: Final = "Remove instances and data, keep the settings"
+_HISTORY_DESCRIPTION: Final = "Newest first; deployments that wait or are under way are not included."
+_COMMITS_DESCRIPTION: Final = (
     "Asks the repository: 409 with the reason if it cannot be read, or not within 20 "
     "seconds. An answer is kept for some seconds. 503 while many other repositories are being read."
 )
-_LOG: Final = (
+_LOG_DESCRIPTION: Final = (
     "Exactly the last `tail` lines among those wanted, oldest first. With `follow=true` the "
     "answer is a stream (text/event-stream): these lines, and then what comes, each as an event "
     "with the line as `data` and its id as `id`. Who comes back with the header `Last-Event-ID` "
@@ -428,7 +430,7 @@ has_commits = Trait(
             "commit",
             list[Commit],
             "List the newest commits of the branch",
-            _COMMITS,
+            _COMMITS_DESCRIPTION,
             paged=False,
             also=(409,),
             outside=True,
@@ -438,7 +440,11 @@ has_commits = Trait(
 
 has_logs = Trait(
     name="has_logs",
-    actions=(get("log", list[LogLine], "Read the last log lines", _LOG, query=ServiceTail, paged=False),),
+    actions=(
+        get(
+            "log", list[LogLine], "Read the last log lines", _LOG_DESCRIPTION, query=ServiceTail, paged=False
+        ),
+    ),
 )
 
 has_variables = Trait(name="has_variables")

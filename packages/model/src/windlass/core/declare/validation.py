@@ -51,7 +51,7 @@ _MAX_QUOTED_LENGTH: Final = 500
 """Maximum length of an error that quotes a text of the client, which may be as long as a body. The middle of
 a longer one is left out before it is searched and compared with names."""
 _REQUIRED_PROBLEM: Final = "is required"
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+_MESSAGE_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^Object missing required field `(.+)`$"), _REQUIRED_PROBLEM),
     (re.compile(r"^Object contains unknown field `(.+)`$"), "is not a field here"),
     (re.compile(r"^Expected `(.+)`, got `(.+)`$"), "must be {0}, not {1}"),
@@ -62,7 +62,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"^Invalid enum value (.+)$"), "cannot be {0}"),
     (re.compile(r"^(.+)$"), "{0}"),
 )
-_KINDS: Mapping[str, str] = {
+_TYPE_NAMES: Mapping[str, str] = {
     "int": "an integer", "str": "a string", "bool": "true or false", "array": "a list", "object": "an object",
     "float": "a number with a fraction", "null": "null",
     "<=": "at most", ">=": "at least", "<": "less than", ">": "more than",
@@ -76,7 +76,7 @@ def explain(error: Exception, target_type: Any = None) -> str:
     `target_type`: the expected type, to suggest fields in place of an unknown one.
     """
     text, path = _divide(str(error))
-    for pattern, form in _RULES:
+    for pattern, form in _MESSAGE_RULES:
         match = pattern.match(text)
         if match is None:
             continue
@@ -96,7 +96,8 @@ def explain(error: Exception, target_type: Any = None) -> str:
         if (shape := EXPECTED_FORMS.get(_pattern_of(text))) is not None:
             return f"{path or 'The body'}: {shape}"
         words = [
-            " or ".join(_KINDS.get(word, word) for word in group.split(" | ")) for group in match.groups()
+            " or ".join(_TYPE_NAMES.get(word, word) for word in group.split(" | "))
+            for group in match.groups()
         ]
         reason = f"{path or 'The body'}: {form.format(*words)}".replace("\\\\Z", "$").replace("\\Z", "$")
         return reason + _in_right_form(path, text, target_type)

@@ -36,7 +36,7 @@ class DatabaseType(Struct, frozen=True, kw_only=True):
     """Returns whether an upgrade must not skip major versions."""
 
 
-_KINDS: Final[Mapping[str, DatabaseType]] = {
+_DATABASE_TYPES: Final[Mapping[str, DatabaseType]] = {
     kind.type: kind
     for kind in (
         DatabaseType(
@@ -84,11 +84,11 @@ _KINDS: Final[Mapping[str, DatabaseType]] = {
         ),
     )
 }
-TYPES: Final[tuple[Type, ...]] = tuple(kind.type for kind in _KINDS.values())
+TYPES: Final[tuple[Type, ...]] = tuple(kind.type for kind in _DATABASE_TYPES.values())
 
 
 def kind_of(type: str) -> DatabaseType:
-    return _KINDS[type]
+    return _DATABASE_TYPES[type]
 
 
 class DatabaseLogin(Struct, frozen=True):
@@ -147,7 +147,11 @@ def environment(type: str, version: str, credentials: DatabaseLogin) -> dict[str
             }
             # A subfolder of the volume is used, because initdb rejects a non-empty folder, and the volume's
             # top folder may contain lost+found.
-            return settings if _uses_version_folder(version) else {**settings, "PGDATA": f"{_PGDATA}/pgdata"}
+            return (
+                settings
+                if _uses_version_folder(version)
+                else {**settings, "PGDATA": f"{_PGDATA_FOLDER}/pgdata"}
+            )
         case "MYSQL":
             return {"MYSQL_ROOT_PASSWORD": credentials.password, "MYSQL_DATABASE": credentials.database}
         case "MONGODB":
@@ -167,7 +171,7 @@ def command(type: str, credentials: DatabaseLogin) -> tuple[str, ...]:
     return ("redis-server", "--requirepass", credentials.password, "--appendonly", "yes", "--dir", "/data")
 
 
-_PGDATA: Final = "/var/lib/postgresql/data"
+_PGDATA_FOLDER: Final = "/var/lib/postgresql/data"
 
 
 def _uses_version_folder(version: str) -> bool:
@@ -181,7 +185,7 @@ def mount(type: str, version: str) -> str:
     """Returns the mount path of the data volume."""
     match type:
         case "POSTGRESQL":
-            return "/var/lib/postgresql" if _uses_version_folder(version) else _PGDATA
+            return "/var/lib/postgresql" if _uses_version_folder(version) else _PGDATA_FOLDER
         case "MYSQL":
             return "/var/lib/mysql"
         case "MONGODB":
@@ -254,7 +258,7 @@ def configurations(*, runs_installed: bool = False) -> list[dict[str, object]]:
             "database_type": kind.type,
             "version": [{"name": name, "supported_mode": mode} for name in names for mode in MODES],
         }
-        for kind in _KINDS.values()
+        for kind in _DATABASE_TYPES.values()
         for names in [((INSTALLED_VERSION,) if runs_installed and kind.leaps else ()) + kind.versions]
     ]
 

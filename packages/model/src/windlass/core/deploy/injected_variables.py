@@ -20,16 +20,16 @@ from windlass.core.words.naming import enum_value
 LISTED_PREFIX: Final = "QOVERY_"
 TWIN_PREFIX: Final = "WINDLASS_"
 RESERVED_PREFIXES: Final = (LISTED_PREFIX, TWIN_PREFIX)
-_IDS: Final = uuid.UUID("3d9c5a0e-2f0b-4f6e-8a51-7d0f4a1c9b26")
+_ID_NAMESPACE: Final = uuid.UUID("3d9c5a0e-2f0b-4f6e-8a51-7d0f4a1c9b26")
 
 
-_PLACEHOLDERS: Final = {f"{LISTED_PREFIX}PROJECT_ID": "||Q_PRJ_ID||"}
+_VARIABLE_PLACEHOLDERS: Final = {f"{LISTED_PREFIX}PROJECT_ID": "||Q_PRJ_ID||"}
 
 
 def placeholder(key: str) -> str | None:
     """Returns the text that lists show instead of the value, as existing clients expect; None if there is
     none."""
-    return _PLACEHOLDERS.get(key)
+    return _VARIABLE_PLACEHOLDERS.get(key)
 
 
 class BuiltIn(Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class BuiltIn(Struct, frozen=True, kw_only=True):
 def identity(owner: str, key: str) -> str:
     """Returns the id of an injected variable. Cached, because every service of an environment needs the ids
     of all other services' variables."""
-    return str(uuid.uuid5(_IDS, f"{owner}/{key}"))
+    return str(uuid.uuid5(_ID_NAMESPACE, f"{owner}/{key}"))
 
 
 def prefixes_of(service_type: str, id: str) -> tuple[str, str]:

@@ -57,10 +57,10 @@ def plan(head: OpenDeployment | None, serving: bool) -> Step:
         return Step.BEGIN
     if head.progress == Progress.BUILDING:
         return Step.BUILD
-    return _STEPS.get(Do(head.do), Step.RELEASE)
+    return _STEPS_BY_ACTION.get(Do(head.do), Step.RELEASE)
 
 
-_STEPS: Final[Mapping[Do, Step]] = {
+_STEPS_BY_ACTION: Final[Mapping[Do, Step]] = {
     Do.RUN: Step.RUN,
     Do.STOP: Step.STOP,
     Do.UNINSTALL: Step.UNINSTALL,

@@ -170,7 +170,7 @@ class DeploymentEvents(Struct, frozen=True):
     began: Event | None = None
 
 
-_DEPLOYED: Final = {
+_DEPLOYED_EVENTS: Final = {
     Progress.SUCCEEDED: Event.DEPLOYMENT_SUCCEEDED,
     Progress.FAILED: Event.DEPLOYMENT_FAILED,
     Progress.CANCELED: Event.DEPLOYMENT_CANCELLED,
@@ -178,9 +178,9 @@ _DEPLOYED: Final = {
 }
 
 DEPLOYMENT_EVENTS: Final[Mapping[Do, DeploymentEvents]] = {
-    Do.DEPLOY: DeploymentEvents(Event.DEPLOYMENT_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
-    Do.RUN: DeploymentEvents(Event.DEPLOYMENT_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
-    Do.RESTART: DeploymentEvents(Event.RESTART_QUEUED, _DEPLOYED, Event.DEPLOYMENT_STARTED),
+    Do.DEPLOY: DeploymentEvents(Event.DEPLOYMENT_QUEUED, _DEPLOYED_EVENTS, Event.DEPLOYMENT_STARTED),
+    Do.RUN: DeploymentEvents(Event.DEPLOYMENT_QUEUED, _DEPLOYED_EVENTS, Event.DEPLOYMENT_STARTED),
+    Do.RESTART: DeploymentEvents(Event.RESTART_QUEUED, _DEPLOYED_EVENTS, Event.DEPLOYMENT_STARTED),
     Do.STOP: DeploymentEvents(
         Event.STOP_QUEUED,
         {

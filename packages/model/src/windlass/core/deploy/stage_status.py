@@ -21,7 +21,7 @@ class StageStatus(StrEnum):
     CANCELED = "CANCELED"
 
 
-_OF_PROGRESS: Final = {
+_STATUS_BY_PROGRESS: Final = {
     Progress.QUEUED: StageStatus.QUEUED,
     Progress.BUILDING: StageStatus.ONGOING,
     Progress.DEPLOYING: StageStatus.ONGOING,
@@ -30,13 +30,13 @@ _OF_PROGRESS: Final = {
     Progress.CANCELED: StageStatus.CANCELED,
     Progress.SUPERSEDED: StageStatus.CANCELED,
 }
-_OF_ACTIONS: Final = {
+_STATUS_BY_ACTION_STATUS: Final = {
     "SUCCESS": StageStatus.DONE,
     "CANCELING": StageStatus.ONGOING,
     "NEVER": StageStatus.SKIPPED,
 }
 _HAS_BEGUN: Final = frozenset({StageStatus.ONGOING, StageStatus.DONE, StageStatus.ERROR})
-_BY_PRECEDENCE: Final = (
+_STATUSES_BY_PRECEDENCE: Final = (
     StageStatus.QUEUED,
     StageStatus.ERROR,
     StageStatus.CANCELED,
@@ -46,13 +46,13 @@ _BY_PRECEDENCE: Final = (
 
 
 def of_deployment(progress: Progress, *, is_skipped: bool = False) -> StageStatus:
-    return StageStatus.SKIPPED if is_skipped else _OF_PROGRESS[progress]
+    return StageStatus.SKIPPED if is_skipped else _STATUS_BY_PROGRESS[progress]
 
 
 def of_state(state: State) -> StageStatus:
     """Returns the status of a service in its stage, from the service's state."""
     word = action_status(state)
-    return _OF_ACTIONS.get(word) or StageStatus(word)
+    return _STATUS_BY_ACTION_STATUS.get(word) or StageStatus(word)
 
 
 def together(statuses: Iterable[StageStatus]) -> StageStatus:
@@ -61,4 +61,4 @@ def together(statuses: Iterable[StageStatus]) -> StageStatus:
     is_under_way = StageStatus.QUEUED in present and bool(present & _HAS_BEGUN)
     if is_under_way or StageStatus.ONGOING in present:
         return StageStatus.ONGOING
-    return next((status for status in _BY_PRECEDENCE if status in present), StageStatus.SKIPPED)
+    return next((status for status in _STATUSES_BY_PRECEDENCE if status in present), StageStatus.SKIPPED)

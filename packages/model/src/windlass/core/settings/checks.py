@@ -39,7 +39,7 @@ ACTING_FAILURES: Final = frozenset(
         "retriable-status-codes",
     }
 )
-_FAILURES: Final = ACTING_FAILURES | {
+_RETRY_FAILURES: Final = ACTING_FAILURES | {
     "cancelled",
     "deadline-exceeded",
     "envoy-ratelimited",
@@ -59,7 +59,7 @@ MAX_HEADERS: Final = 100
 def check_values(changed_fields: Mapping[str, Any]) -> None:
     """Raises Invalid for the first value of a wrong form."""
     for name, value in changed_fields.items():
-        for ending, check in _CHECKS.items():
+        for ending, check in _SETTING_CHECKS.items():
             if name.endswith(ending) and value is not None:
                 try:
                     check(value)
@@ -113,7 +113,7 @@ def statuses_of(text: str) -> list[int]:
 def failures_of(text: str) -> list[str]:
     """Returns the failures after which a request is tried again, in the words of Envoy."""
     words = words_of(text)
-    if wrong := next((word for word in words if word not in _FAILURES), ""):
+    if wrong := next((word for word in words if word not in _RETRY_FAILURES), ""):
         known = ", ".join(sorted(ACTING_FAILURES))
         raise ValueError(f"{wrong} is no failure such as {known}")
     return words
@@ -129,7 +129,7 @@ def _check_variable(text: str) -> None:
         raise ValueError("must be the name of a variable, such as SITE_USERS")
 
 
-_CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
+_SETTING_CHECKS: Final[Mapping[str, Callable[[str], object]]] = {
     "source_range": networks_of,
     "extra_headers": headers_of,
     "http_status_codes": statuses_of,

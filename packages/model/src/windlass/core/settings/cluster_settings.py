@@ -20,7 +20,7 @@ def _row(
     return AdvancedSetting(name=name, type=type, default=default, about=about, effect=effect, unit=unit)
 
 
-_KUBERNETES: Final = Effect.KUBERNETES
+_KUBERNETES_EFFECT: Final = Effect.KUBERNETES
 OF_CLUSTERS: Final = settings_of_kind(
     "Cluster",
     (
@@ -29,49 +29,49 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             90,
             "Days for which logs of the control plane are kept at the cloud",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "aws.vpc.enable_s3_flow_logs",
             bool,
             False,
             "Whether the flow of the network is recorded at the cloud",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "aws.vpc.flow_logs_retention_days",
             _Count,
             365,
             "Days for which the flow of the network is kept",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "aws.vpc.enable_nat_gateway_secondary_eip",
             bool,
             False,
             "Whether the gateway to the internet has a second address",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "loki.log_retention_in_week",
             _Count,
             12,
             "Weeks for which logs of services are kept in the cluster",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "loki.deployment_mode",
             Literal["single_binary", "simple_scalable"],
             "single_binary",
             "How the store of logs is installed",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "loki.single_binary.cpu_request_m",
             _Count,
             300,
             "Processor time that the store of logs asks for (single binary part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="thousandths of a core",
         ),
         _row(
@@ -79,7 +79,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             1000,
             "Processor time that the store of logs may use (single binary part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="thousandths of a core",
         ),
         _row(
@@ -87,7 +87,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             2048,
             "Memory that the store of logs asks for (single binary part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="MiB",
         ),
         _row(
@@ -95,7 +95,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             2048,
             "Memory that the store of logs may use (single binary part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="MiB",
         ),
         _row(
@@ -103,7 +103,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             300,
             "Processor time that the store of logs asks for (write part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="thousandths of a core",
         ),
         _row(
@@ -111,7 +111,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             1000,
             "Processor time that the store of logs may use (write part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="thousandths of a core",
         ),
         _row(
@@ -119,7 +119,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             2048,
             "Memory that the store of logs asks for (write part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="MiB",
         ),
         _row(
@@ -127,7 +127,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             2048,
             "Memory that the store of logs may use (write part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="MiB",
         ),
         _row(
@@ -135,7 +135,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             300,
             "Processor time that the store of logs asks for (read part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="thousandths of a core",
         ),
         _row(
@@ -143,7 +143,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             1000,
             "Processor time that the store of logs may use (read part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="thousandths of a core",
         ),
         _row(
@@ -151,7 +151,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             2048,
             "Memory that the store of logs asks for (read part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="MiB",
         ),
         _row(
@@ -159,7 +159,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             2048,
             "Memory that the store of logs may use (read part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="MiB",
         ),
         _row(
@@ -167,7 +167,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             300,
             "Processor time that the store of logs asks for (backend part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="thousandths of a core",
         ),
         _row(
@@ -175,7 +175,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             1000,
             "Processor time that the store of logs may use (backend part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="thousandths of a core",
         ),
         _row(
@@ -183,7 +183,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             2048,
             "Memory that the store of logs asks for (backend part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="MiB",
         ),
         _row(
@@ -191,7 +191,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             2048,
             "Memory that the store of logs may use (backend part)",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="MiB",
         ),
         _row(
@@ -199,7 +199,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             31536000,
             "Seconds for which images that were built are kept in the registry of the cloud",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="seconds",
         ),
         _row(
@@ -207,35 +207,35 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Tags,
             {},
             "Tags of the registry at the cloud",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "aws.eks.enable_alb_controller",
             bool,
             True,
             "Whether the controller of load balancers is installed",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "aws.eks.enable_efs_addon",
             bool,
             False,
             "Whether shared file systems of the cloud can be used",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "aws.eks.efs.throughput_mode",
             Literal["bursting", "elastic", "provisioned"],
             "elastic",
             "Throughput of the shared file system",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "aws.eks.efs.performance_mode",
             Literal["generalPurpose", "maxIO"],
             "generalPurpose",
             "Performance of the shared file system",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "aws.eks.efs.transition_to_ia",
@@ -250,9 +250,11 @@ OF_CLUSTERS: Final = settings_of_kind(
             ],
             "AFTER_30_DAYS",
             "Age at which files of the shared file system move to cheaper storage; empty for never",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
-        _row("load_balancer.size", Line, "lb-s", "Size of the load balancer of the cloud", _KUBERNETES),
+        _row(
+            "load_balancer.size", Line, "lb-s", "Size of the load balancer of the cloud", _KUBERNETES_EFFECT
+        ),
         _row(
             "database.postgresql.deny_any_access",
             bool,
@@ -306,22 +308,22 @@ OF_CLUSTERS: Final = settings_of_kind(
             Line,
             "Admins",
             "Group at the cloud whose members may manage the cluster",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "aws.eks.ec2.metadata_imds",
             Literal["optional", "required"],
             "required",
             "Whether machines need a session token to read their metadata",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
-        _row("aws.eks.ec2.ami", Line, "AmazonLinux2023", "Image of the machines", _KUBERNETES),
+        _row("aws.eks.ec2.ami", Line, "AmazonLinux2023", "Image of the machines", _KUBERNETES_EFFECT),
         _row(
             "pleco.resources_ttl",
             Annotated[int, Meta(ge=-1, le=2**31 - 1)],
             -1,
             "Seconds after which the cluster is deleted, in former clients; -1 is never",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="seconds",
         ),
         _row(
@@ -329,14 +331,14 @@ OF_CLUSTERS: Final = settings_of_kind(
             Literal["Cluster", "Service"],
             "Service",
             "Whether copies of images are shared by all services of the cluster",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "nginx.vcpu.request_in_milli_cpu",
             _Count,
             200,
             "Processor time that the ingress controller asks for",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="thousandths of a core",
         ),
         _row(
@@ -344,7 +346,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             700,
             "Processor time that the ingress controller may use",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="thousandths of a core",
         ),
         _row(
@@ -352,7 +354,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             768,
             "Memory that the ingress controller asks for",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="MiB",
         ),
         _row(
@@ -360,7 +362,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             768,
             "Memory that the ingress controller may use",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="MiB",
         ),
         _row(
@@ -407,7 +409,7 @@ OF_CLUSTERS: Final = settings_of_kind(
             Annotated[int, Meta(ge=0, le=100)],
             50,
             "Processor load above which instances of the ingress controller are added",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
             unit="percent",
         ),
         _row(
@@ -415,35 +417,35 @@ OF_CLUSTERS: Final = settings_of_kind(
             _Count,
             2,
             "Fewest instances of the ingress controller",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "nginx.hpa.max_number_instances",
             _Count,
             25,
             "Most instances of the ingress controller",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "storageclass.fast_ssd",
             Line,
             "",
             "Class of storage for volumes; empty for that of the cluster",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "qovery.static_ip_mode",
             bool,
             False,
             "Whether the API of the cluster is reached from fixed addresses only",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
         _row(
             "k8s.api.allowed_public_access_cidrs",
             _Networks,
             ["0.0.0.0/0"],
             "Networks that may reach the API of the cluster",
-            _KUBERNETES,
+            _KUBERNETES_EFFECT,
         ),
     ),
 )

@@ -12,8 +12,8 @@ from windlass.core.settings.setting import SettingsOfKind
 READ, REPLACE, DEFAULTS = "advancedSettings", "editAdvancedSettings", "defaultAdvancedSettings"
 """The names of the handlers."""
 SETTINGS_TRAIT: Final = "has_advanced_settings"
-_ABOUT: Final = "All keys, each with its value or its default."
-_REPLACES: Final = (
+_READ_DESCRIPTION: Final = "All keys, each with its value or its default."
+_REPLACE_DESCRIPTION: Final = (
     "Keys that are left out get their defaults. The schema says of each key whether a change acts at once, "
     "with the next build, or with the next deployment: the service is then OUT_OF_DATE until it is deployed."
 )
@@ -29,7 +29,7 @@ def _read(settings: SettingsOfKind) -> Action:
         READ,
         settings.answer,
         "Read the advanced settings",
-        _ABOUT,
+        _READ_DESCRIPTION,
         id=f"get{settings.title}AdvancedSettings",
         tagged=True,
     )
@@ -40,7 +40,7 @@ def _replace(settings: SettingsOfKind, required_scope: Scope) -> Action:
         REPLACE,
         settings.answer,
         "Replace the advanced settings",
-        _REPLACES,
+        _REPLACE_DESCRIPTION,
         id=f"edit{settings.title}AdvancedSettings",
         suffix="/advancedSettings",
         body=settings.body,
@@ -58,7 +58,7 @@ def default_advanced_settings(settings: SettingsOfKind, group: str) -> Standalon
         f"{title[0].lower()}{title[1:]}.{DEFAULTS}",
         settings.answer,
         f"Read the default advanced settings ({title.lower()})",
-        _ABOUT,
+        _READ_DESCRIPTION,
         id=f"getDefault{title}AdvancedSettings",
     )
     return StandaloneOperation(path=f"/default{title}AdvancedSettings", group=group, action=action)

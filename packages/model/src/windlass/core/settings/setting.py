@@ -85,12 +85,12 @@ class SettingsOfKind(Struct, frozen=True, eq=False):
     answer: type[Shown]
 
 
-_BY_ANSWER: Final[dict[type[Struct], SettingsOfKind]] = {}
+_SETTINGS_BY_ANSWER: Final[dict[type[Struct], SettingsOfKind]] = {}
 
 
 def kind_of(answer: type[Struct] | None) -> SettingsOfKind:
     """Returns the settings that an operation answers."""
-    return _BY_ANSWER[answer]  # type: ignore[index]
+    return _SETTINGS_BY_ANSWER[answer]  # type: ignore[index]
 
 
 def settings_of_kind(title: str, rows: Sequence[AdvancedSetting]) -> SettingsOfKind:
@@ -98,7 +98,7 @@ def settings_of_kind(title: str, rows: Sequence[AdvancedSetting]) -> SettingsOfK
     body = build_struct(f"{name}Request", [_struct_field(row, is_sent=True) for row in rows], Spec)
     answer = build_struct(name, [_struct_field(row, is_sent=False) for row in rows], Shown)
     body.__doc__ = answer.__doc__ = f"The advanced settings of {title.lower()} resources."
-    kind = _BY_ANSWER[answer] = SettingsOfKind(title, rows, body, answer)
+    kind = _SETTINGS_BY_ANSWER[answer] = SettingsOfKind(title, rows, body, answer)
     return kind
 
 

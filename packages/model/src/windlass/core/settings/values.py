@@ -15,9 +15,9 @@ from windlass.core.settings.service_settings import TABLE
 from windlass.core.settings.setting import AdvancedSetting, Effect, kind_of
 
 SETTINGS_FIELD: Final = "advanced_settings"
-_MARK: Final = b'"advanced_settings":{'
-_ROWS: Final[Mapping[str, AdvancedSetting]] = {row.name: row for row in TABLE}
-_AT_ONCE: Final = frozenset(row.name for row in TABLE if row.effect is Effect.AT_ONCE)
+_SETTINGS_FIELD_BYTES: Final = b'"advanced_settings":{'
+_ROWS_BY_NAME: Final[Mapping[str, AdvancedSetting]] = {row.name: row for row in TABLE}
+_IMMEDIATE_SETTINGS: Final = frozenset(row.name for row in TABLE if row.effect is Effect.AT_ONCE)
 
 
 class _StoredChanges(Struct):
@@ -27,7 +27,11 @@ class _StoredChanges(Struct):
 
 def changed_in(body: bytes) -> dict[str, Any]:
     """Returns the changed settings in a document. Fast for a document without any."""
-    return msgspec.json.decode(body, type=_StoredChanges).advanced_settings if _MARK in body else {}
+    return (
+        msgspec.json.decode(body, type=_StoredChanges).advanced_settings
+        if _SETTINGS_FIELD_BYTES in body
+        else {}
+    )
 
 
 class AdvancedValues:
@@ -42,11 +46,11 @@ class AdvancedValues:
 
     def changed(self, name: str) -> Any:
         """Returns the value of a setting, or None if it has its default."""
-        _ROWS[name]
+        _ROWS_BY_NAME[name]
         return self._changed.get(name)
 
     def __getitem__(self, name: str) -> Any:
-        return self._changed.get(name, _ROWS[name].default)
+        return self._changed.get(name, _ROWS_BY_NAME[name].default)
 
 
 def deployed_part(changed_fields: Mapping[str, Any], family: Family) -> dict[str, Any]:
@@ -66,4 +70,4 @@ def _settings_of_deployment(family: Family) -> frozenset[str]:
 
 
 def acting_at_once(changed_fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in changed_fields.items() if name in _AT_ONCE}
+    return {name: value for name, value in changed_fields.items() if name in _IMMEDIATE_SETTINGS}

@@ -53,7 +53,7 @@ _EXACT_WORDS: Final[Mapping[str, str]] = {
     Event.DEPLOYMENT_SUCCEEDED: "DEPLOYED",
     Event.DEPLOYMENT_FAILED: "DEPLOY_FAILED",
 }
-_OF_A_RESTART: Final[Mapping[str, str]] = {"DEPLOYED": "RESTARTED", "DEPLOY_FAILED": "RESTART_FAILED"}
+_RESTART_EVENTS: Final[Mapping[str, str]] = {"DEPLOYED": "RESTARTED", "DEPLOY_FAILED": "RESTART_FAILED"}
 # The most similar words for events that the full interface does not have.
 _NEAREST_WORDS: Final[Mapping[str, str]] = {
     Event.SIGNED_IN: "ACCEPT",
@@ -83,7 +83,7 @@ def type_of(kind: str, action: str, *, is_full_interface: bool) -> str:
     word = _EXACT_WORDS.get(kind, kind)
     if is_full_interface and word not in EVENT_TYPES:
         word = _NEAREST_WORDS.get(kind, _DEFAULT_WORD)
-    return _OF_A_RESTART.get(word, word) if action == "RESTART" else word
+    return _RESTART_EVENTS.get(word, word) if action == "RESTART" else word
 
 
 def kinds_of(audit_word: str, *, is_full_interface: bool) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ MACROS: Final[Mapping[str, str]] = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_WEEKDAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _NUMBER_PATTERN: Final = re.compile(r"[0-9]{1,4}")
 _MAX_DAYS_OF_MONTH: Final = {
     1: 31,
@@ -61,8 +61,8 @@ FIELDS: Final = (
     TimetableField("minute", 0, 59, example="0, */15 or 0-29/10"),
     TimetableField("hour", 0, 23, example="3, */6 or 8-18"),
     TimetableField("day of the month", 1, 31, example="1, 1,15 or *"),
-    TimetableField("month", 1, 12, _MONTHS, 1, example="*, 1-6 or jan"),
-    TimetableField("day of the week", 0, 7, _WEEKDAYS, example="*, 1-5 or mon-fri"),
+    TimetableField("month", 1, 12, _MONTH_NAMES, 1, example="*, 1-6 or jan"),
+    TimetableField("day of the week", 0, 7, _WEEKDAY_NAMES, example="*, 1-5 or mon-fri"),
 )
 
 

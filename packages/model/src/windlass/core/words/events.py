@@ -68,21 +68,21 @@ class Event(StrEnum):
 
 
 # The contract's word, and the full interface's word for the same event.
-_WORDS: Final[Mapping[str, str]] = {
+_EVENT_WORDS: Final[Mapping[str, str]] = {
     "DEPLOYMENT_STARTED": "DEPLOYMENT_STARTED",
     "DEPLOYMENT_SUCCEEDED": "DEPLOYMENT_SUCCESSFUL",
     "DEPLOYMENT_FAILED": "DEPLOYMENT_FAILURE",
     "DEPLOYMENT_CANCELLED": "DEPLOYMENT_CANCELLED",
 }
-_CONTRACT_WORDS: Final[Mapping[str, str]] = {full: plain for plain, full in _WORDS.items()}
+_CONTRACT_WORDS: Final[Mapping[str, str]] = {full: plain for plain, full in _EVENT_WORDS.items()}
 
-SUBSCRIBABLE_EVENTS: Final = tuple(dict.fromkeys([*_WORDS, *_CONTRACT_WORDS]))
+SUBSCRIBABLE_EVENTS: Final = tuple(dict.fromkeys([*_EVENT_WORDS, *_CONTRACT_WORDS]))
 """All words that subscriptions accept, from both vocabularies."""
 
 
 def is_full(event_word: str) -> bool:
     """Returns whether a word exists only in the full interface."""
-    return event_word in _CONTRACT_WORDS and event_word not in _WORDS
+    return event_word in _CONTRACT_WORDS and event_word not in _EVENT_WORDS
 
 
 def plain(event_word: str) -> str:
@@ -92,4 +92,4 @@ def plain(event_word: str) -> str:
 
 def full(event_word: str) -> str:
     """Returns the full interface's word for a word of either vocabulary."""
-    return _WORDS.get(event_word, event_word)
+    return _EVENT_WORDS.get(event_word, event_word)

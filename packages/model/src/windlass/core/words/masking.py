@@ -208,12 +208,15 @@ def _base64_forms(value: str) -> Iterator[str]:
         whole = (len(raw) + offset) * 8 // 6
         inner = encoded[first:whole]
         if len(inner) >= MIN_PATTERN_LENGTH + 2:
-            for digits, ended in ((inner, encoded), (inner.translate(_URLSAFE), encoded.translate(_URLSAFE))):
+            for digits, ended in (
+                (inner, encoded),
+                (inner.translate(_URLSAFE_TRANSLATION), encoded.translate(_URLSAFE_TRANSLATION)),
+            ):
                 yield digits
                 yield _WholePiece([*_split_value(digits)][-1] + ended[whole:])
 
 
-_URLSAFE: Final = str.maketrans("+/", "-_")
+_URLSAFE_TRANSLATION: Final = str.maketrans("+/", "-_")
 
 
 def _password_in_url(value: str) -> str:
@@ -272,14 +275,14 @@ def _pairs_in(windows: Iterable[bytes]) -> Iterator[int]:
 
 
 def _window_number(raw: bytes) -> int:
-    return int.from_bytes(raw, _ORDER)
+    return int.from_bytes(raw, _BYTE_ORDER)
 
 
 def _aligned_numbers(raw: bytes, kind: Literal["I", "H"], size: int) -> Iterable[int]:
     return memoryview(raw + bytes(-len(raw) % size)).cast(kind)
 
 
-_ORDER: Final = "little" if memoryview(b"\1\0").cast("H")[0] == 1 else "big"
+_BYTE_ORDER: Final = "little" if memoryview(b"\1\0").cast("H")[0] == 1 else "big"
 
 
 # Cut lines

@@ -145,13 +145,13 @@ _SLACK_PHRASES: Final[Mapping[str, tuple[str, str]]] = {
     "DEPLOYMENT_FAILED": (":x:", "could not be deployed"),
     "DEPLOYMENT_CANCELLED": (":no_entry_sign:", "is not deployed: it was cancelled"),
 }
-_OF_A_RUN: Final = (":x:", "failed in a run of its timetable")
+_FAILED_RUN_WORDS: Final = (":x:", "failed in a run of its timetable")
 _MAX_MESSAGE_LENGTH = 2500
 """Maximum length of a message in characters. A Slack block is limited to 3,000."""
 
 
 def _render_slack(event: WebhookPayload, link: str) -> dict[str, Any]:
-    sign, says = _OF_A_RUN if event.run else _SLACK_PHRASES[event.kind]
+    sign, says = _FAILED_RUN_WORDS if event.run else _SLACK_PHRASES[event.kind]
     where = f"{event.project.name} / {event.environment.name}"
     title = f"{sign} *{_escape(event.service.name)}* {says}" + (
         " (a test of this webhook)" if event.test else ""

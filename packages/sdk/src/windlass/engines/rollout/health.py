@@ -15,7 +15,7 @@ from windlass.engines.engine import EngineError, Notice, Sink
 from windlass.engines.rollout.copies import Copies
 from windlass.engines.workload import HealthProbe, Instance, OutputLine, Phase, Workload
 
-_WRITER: Final = "windlass"
+_WRITER_NAME: Final = "windlass"
 """Source name of Windlass's own messages in a service's log."""
 _log = log("engines.health")
 
@@ -179,7 +179,9 @@ class HealthMonitor:
 
     def _log_event(self, workload: Workload, instance: Instance, event: str) -> None:
         message = f"Instance {instance.index} {event}"
-        self._sink(workload.service, [OutputLine(self._clock.now(), message, _WRITER, workload.deployment)])
+        self._sink(
+            workload.service, [OutputLine(self._clock.now(), message, _WRITER_NAME, workload.deployment)]
+        )
 
 
 def _identity(instance: Instance) -> Identity:

@@ -19,14 +19,14 @@ from windlass.base.isolation.network import NamespaceHolder
 from windlass.base.isolation.socket_server import LISTENER_QUERY
 from windlass.engines.rollout.listeners import ListeningPort, listening_sockets, queued_at
 
-_BY_FAMILY: Final = 20
+_DIAG_BY_FAMILY: Final = 20
 _REQUEST_ALL: Final = 0x301
 _DONE_MESSAGE: Final = 3
 _ERROR_MESSAGE: Final = 2
 _LISTEN_STATE: Final = 10
-_HEAD: Final = struct.Struct("=IHHII")
-_QUESTION: Final = struct.Struct("=BBBBI48x")
-_ANSWER: Final = struct.Struct("!4xH")
+_MESSAGE_HEAD_STRUCT: Final = struct.Struct("=IHHII")
+_QUESTION_STRUCT: Final = struct.Struct("=BBBBI48x")
+_ANSWER_STRUCT: Final = struct.Struct("!4xH")
 _QUEUE_OFFSET: Final = 56
 _INODE_OFFSET: Final = 68
 """Offsets in a Netlink answer: the number of connections that wait to be accepted, and the inode."""
@@ -81,18 +81,23 @@ def sockets(pids: Iterable[int]) -> set[int]:
 
 
 def _query_kernel(netlink_socket: socket.socket, family: int) -> Iterator[tuple[int, int, int]]:
-    question = _QUESTION.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN_STATE)
-    netlink_socket.send(_HEAD.pack(_HEAD.size + len(question), _BY_FAMILY, _REQUEST_ALL, 0, 0) + question)
+    question = _QUESTION_STRUCT.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN_STATE)
+    netlink_socket.send(
+        _MESSAGE_HEAD_STRUCT.pack(
+            _MESSAGE_HEAD_STRUCT.size + len(question), _DIAG_BY_FAMILY, _REQUEST_ALL, 0, 0
+        )
+        + question
+    )
     while True:
         raw, at = netlink_socket.recv(64 * 1024), 0
         while at < len(raw):
-            length, kind, *_ = _HEAD.unpack_from(raw, at)
+            length, kind, *_ = _MESSAGE_HEAD_STRUCT.unpack_from(raw, at)
             if kind == _DONE_MESSAGE:
                 return
             if kind == _ERROR_MESSAGE:
                 raise OSError("the kernel does not list listeners")
-            body = at + _HEAD.size
-            (port,) = _ANSWER.unpack_from(raw, body)
+            body = at + _MESSAGE_HEAD_STRUCT.size
+            (port,) = _ANSWER_STRUCT.unpack_from(raw, body)
             (queue,) = struct.unpack_from("=I", raw, body + _QUEUE_OFFSET)
             (inode,) = struct.unpack_from("=I", raw, body + _INODE_OFFSET)
             yield port, inode, queue

@@ -38,7 +38,7 @@ later."""
 WRONG_PORT_TIMEOUT: Final = 20.0
 """Seconds after which the wait is aborted if the program listens on a wrong port and on none of its service's
 ports."""
-_NOT_HTTP: Final = frozenset({22, 25, 3306, 5432, 5672, 6379, 9042, 11211, 27017})
+_NON_HTTP_PORTS: Final = frozenset({22, 25, 3306, 5432, 5672, 6379, 9042, 11211, 27017})
 """Well-known ports of other protocols than HTTP. They are never made public automatically."""
 
 
@@ -109,7 +109,7 @@ class ReadinessWait:
         """Raises ListensElsewhere if Windlass chose the only port, and the program answers HTTP on another
         port."""
         number, copy, ports = misplaced.port, obstacle.copy, self._workload.ports
-        if number is None or number in _NOT_HTTP or copy is None or not misplaced.is_whole:
+        if number is None or number in _NON_HTTP_PORTS or copy is None or not misplaced.is_whole:
             return
         if [port.automatic for port in ports] == [True] and await self._copies.speaks_http(copy, number):
             raise ListensElsewhere(misplaced.advice, number)

@@ -33,11 +33,13 @@ from windlass.core.declare.spec import Chosen
 from windlass.core.declare.traits import CommitId, Nothing
 
 Engine = Literal["TERRAFORM", "OPEN_TOFU"]
-_IDENTIFIER: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,127}"
+_IDENTIFIER_PATTERN: Final = r"[A-Za-z_][A-Za-z0-9_-]{0,127}"
 VariableKey = Annotated[
     str,
     Meta(
-        pattern=shaped(rf"^{_IDENTIFIER}\Z", "must be the name of an input variable, such as bucket_name"),
+        pattern=shaped(
+            rf"^{_IDENTIFIER_PATTERN}\Z", "must be the name of an input variable, such as bucket_name"
+        ),
         description="Name of an input variable of the module",
         examples=["bucket_name"],
     ),
@@ -96,12 +98,12 @@ class FilesSource(Spec):
     git_repository: Annotated[GitRepositoryRequest, shown_in_examples()]
 
 
-_NO_BLUEPRINTS: Final = always_refused("there are no blueprints here")
+_REFUSED_BLUEPRINT: Final = always_refused("there are no blueprints here")
 
 
 class BlueprintBackend(Spec):
-    type: Annotated[Line, _NO_BLUEPRINTS]
-    config: Annotated[Maybe[dict[str, str]], _NO_BLUEPRINTS] = absent
+    type: Annotated[Line, _REFUSED_BLUEPRINT]
+    config: Annotated[Maybe[dict[str, str]], _REFUSED_BLUEPRINT] = absent
 
 
 class StateBackend(Spec):
@@ -116,7 +118,7 @@ class StateBackend(Spec):
     user_provided: Annotated[
         Maybe[Nothing], Meta(description="The backend that the module names keeps the state")
     ] = absent
-    blueprint: Annotated[Maybe[BlueprintBackend], _NO_BLUEPRINTS] = absent
+    blueprint: Annotated[Maybe[BlueprintBackend], _REFUSED_BLUEPRINT] = absent
 
 
 class ProgramVersion(Spec):

@@ -110,13 +110,15 @@ def normalise(spec: Terraform) -> None:
         spec.provider_version.read_from_terraform_block = True
 
 
-_RESTORE: Final = (
+_RESTORE_DESCRIPTION: Final = (
     "The content of the version becomes the newest version; the versions in between stay. 409 while a run "
     "is under way or the state is locked. It decides what the next run destroys, so it needs Deploy."
 )
-_OUTPUT: Final = "Each with the variable by which the services of the environment get it."
-_PLAN: Final = "Newest first, of the last 20 runs. A deploy with `plan_id` applies exactly that plan."
-_STATE: Final = "Newest first. Only of a state that Windlass keeps (`backend.kubernetes`)."
+_OUTPUT_DESCRIPTION: Final = "Each with the variable by which the services of the environment get it."
+_PLAN_DESCRIPTION: Final = (
+    "Newest first, of the last 20 runs. A deploy with `plan_id` applies exactly that plan."
+)
+_STATE_DESCRIPTION: Final = "Newest first. Only of a state that Windlass keeps (`backend.kubernetes`)."
 
 _VARIABLE: Final = (
     Attribute("key"),
@@ -198,7 +200,7 @@ terraform = Family(
             "output",
             list[TerraformOutput],
             "List the outputs of the state",
-            _OUTPUT,
+            _OUTPUT_DESCRIPTION,
             id="listTerraformOutputs",
             paged=False,
         ),
@@ -206,7 +208,7 @@ terraform = Family(
             "plan",
             list[TerraformPlan],
             "List the plans",
-            _PLAN,
+            _PLAN_DESCRIPTION,
             id="listTerraformPlans",
             query=PlanQuery,
             paged=False,
@@ -216,7 +218,7 @@ terraform = Family(
             "stateVersion",
             list[StateVersionShown],
             "List the versions of the state",
-            _STATE,
+            _STATE_DESCRIPTION,
             id="listTerraformStateVersions",
             paged=False,
         ),
@@ -224,7 +226,7 @@ terraform = Family(
             "restoreState",
             StateVersionShown,
             "Restore a version of the state",
-            _RESTORE,
+            _RESTORE_DESCRIPTION,
             id="restoreTerraformState",
             need=Scope.DEPLOY,
             status=200,

@@ -12,8 +12,8 @@ from windlass.terraform.hcl.tokens import MAX_DEPTH, HclError, HclToken, TokenKi
 Value: TypeAlias = "str | bool | Raw | list[Value] | dict[str, Value] | None"
 """A plain value. Numbers are stored as raw JSON, because they may have any number of digits."""
 
-_WORDS: Final[dict[str, Value]] = {"true": True, "false": False, "null": None}
-_OPENING: Final = {"(": ")", "[": "]", "{": "}"}
+_LITERALS: Final[dict[str, Value]] = {"true": True, "false": False, "null": None}
+_CLOSING_BRACKETS: Final = {"(": ")", "[": "]", "{": "}"}
 
 
 class Block(Struct, frozen=True):
@@ -100,9 +100,9 @@ class _Reader:
             if token.kind is TokenKind.MARK:
                 if token.text == awaited[-1]:
                     awaited.pop()
-                elif token.text in _OPENING:
-                    awaited.append(_OPENING[token.text])
-                elif token.text in _OPENING.values():
+                elif token.text in _CLOSING_BRACKETS:
+                    awaited.append(_CLOSING_BRACKETS[token.text])
+                elif token.text in _CLOSING_BRACKETS.values():
                     raise HclError(f"a {awaited[-1]} is missing", token.line)
 
     def read_attributes(
@@ -144,8 +144,8 @@ class _Reader:
     def _skip_expression(self) -> None:
         while self._here.kind not in (TokenKind.NEWLINE, TokenKind.END) and not self._here.is_mark("}"):
             token = self._next_token()
-            if token.kind is TokenKind.MARK and token.text in _OPENING:
-                self.skip_to(_OPENING[token.text])
+            if token.kind is TokenKind.MARK and token.text in _CLOSING_BRACKETS:
+                self.skip_to(_CLOSING_BRACKETS[token.text])
 
     def _read_value(self, name: str, depth: int = 0) -> Value:
         if depth > MAX_DEPTH:
@@ -156,8 +156,8 @@ class _Reader:
                 return token.text
             case TokenKind.NUMBER:
                 return _number(token.text)
-            case TokenKind.NAME if token.text in _WORDS and not self._here.is_mark("(", ".", "["):
-                return _WORDS[token.text]
+            case TokenKind.NAME if token.text in _LITERALS and not self._here.is_mark("(", ".", "["):
+                return _LITERALS[token.text]
             case TokenKind.MARK if token.text == "-" and self._here.kind is TokenKind.NUMBER:
                 return _number(self._next_token().text, "-")
             case TokenKind.MARK if token.text == "[":

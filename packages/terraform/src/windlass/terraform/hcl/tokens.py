@@ -42,7 +42,7 @@ _PIECE_PATTERN: Final = re.compile(
 """A piece of a quoted string."""
 _TEMPLATE_BELOW_PATTERN: Final = re.compile(r"(?<!\$)\$\{|(?<!%)%\{")
 _DOUBLED_PATTERN: Final = re.compile(r"([$%])\1\{")
-_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
+_STRING_ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 
 
 class HclError(Exception):
@@ -177,7 +177,7 @@ class _Scanner:
         raise HclError("a text in quotes has no end, or an escape that is none", line)
 
     def _unescape(self, escape: str) -> str:
-        if plain := _ESCAPES.get(escape[1]):
+        if plain := _STRING_ESCAPES.get(escape[1]):
             return plain
         point = int(escape[2:], 16)
         if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:

@@ -14,9 +14,9 @@ from msgspec import Raw, Struct
 from windlass.terraform.hcl.blocks import Value, read_blocks, read_values
 from windlass.terraform.hcl.tokens import HclError
 
-_ATTRIBUTES: Final = frozenset({"default", "description", "sensitive", "nullable"})
-_SWITCHES: Final[Mapping[object, bool]] = {True: True, False: False, "true": True, "false": False}
-_COMMENT: Final = "//"
+_VARIABLE_ATTRIBUTES: Final = frozenset({"default", "description", "sensitive", "nullable"})
+_BOOLEAN_VALUES: Final[Mapping[object, bool]] = {True: True, False: False, "true": True, "false": False}
+_COMMENT_KEY: Final = "//"
 """A JSON key for comments, which Terraform ignores."""
 
 
@@ -51,7 +51,8 @@ def is_values_file(name: str) -> bool:
 def input_variables(files: Mapping[str, bytes]) -> list[InputVariable]:
     """Returns the input variables of a module with the given files."""
     return [
-        _variable(key, declaration) for key, declaration in _merge_declarations(files, _ATTRIBUTES).items()
+        _variable(key, declaration)
+        for key, declaration in _merge_declarations(files, _VARIABLE_ATTRIBUTES).items()
     ]
 
 
@@ -115,7 +116,7 @@ def _in_json(
 ) -> Iterator[tuple[str, dict[str, Value]]]:
     for group in _objects(document.get("variable", {})):
         for key, bodies in group.items():
-            for body in _objects(bodies) if key != _COMMENT else ():
+            for body in _objects(bodies) if key != _COMMENT_KEY else ():
                 yield key, {name: value for name, value in body.items() if name in attributes}
 
 
@@ -146,9 +147,9 @@ def _variable(key: str, declaration: _Declaration) -> InputVariable:
 
 
 def _switch(key: str, name: str, value: Value) -> bool:
-    if not isinstance(value, bool | str) or value not in _SWITCHES:
+    if not isinstance(value, bool | str) or value not in _BOOLEAN_VALUES:
         raise HclError(f"{name} of the variable {key} must be true or false")
-    return _SWITCHES[value]
+    return _BOOLEAN_VALUES[value]
 
 
 def _text(content: bytes) -> str:
@@ -172,7 +173,7 @@ def _json_object(content: bytes) -> dict[str, Value]:
         raise HclError("it is no JSON") from error
     if not isinstance(document, dict):
         raise HclError("it must be an object")
-    return {key: value for key, value in document.items() if key != _COMMENT}
+    return {key: value for key, value in document.items() if key != _COMMENT_KEY}
 
 
 def _number(text: str) -> Raw:
