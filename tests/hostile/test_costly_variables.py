@@ -187,3 +187,4 @@ async def test_a_search_in_the_variables_of_all_services_has_a_limited_number_of
     query = "/resource?family=environmentVariable&below=application"
     assert (await world.get(query)).status == (400 if most == 7 else 200)
     assert len((await world.get(f"{query}&path={names[0]}/"))["results"]) == 4
+    assert (await world.get(f"{query}&path=MISSING")).status == 404

@@ -148,7 +148,10 @@ class Search:
         """Returns names similar to a misspelled one, among the first names that the caller may see."""
         if len(part.text) > _MAX_COMPARED_NAME_LENGTH:
             return []
-        compared = (await self.matches(siblings))[:_MAX_COMPARED_NAMES]
+        try:
+            compared = (await self.matches(siblings))[:_MAX_COMPARED_NAMES]
+        except Invalid:  # there are too many to suggest one
+            return []
         names = [match.name or await self._name(match.ids[0]) for match in compared]
         by_key = {name.casefold(): name for name in names if len(name) <= _MAX_COMPARED_NAME_LENGTH}
         return [by_key[key] for key in get_close_matches(part.text.casefold(), by_key)]
