@@ -354,7 +354,13 @@ def _is_equal(ctx: Context, row: Row, earlier_row: Row) -> bool:
         return True
     if is_secret(row.family) and row.id != earlier_row.id and earlier_row.sealed is None:
         return True  # it was deleted and created again, so only its present value is known
-    return restored_values(ctx, row) == restored_values(ctx, earlier_row)
+    return _effect(ctx, row) == _effect(ctx, earlier_row)
+
+
+def _effect(ctx: Context, row: Row) -> Document:
+    """Returns what services get of a variable. A field that is not set counts as false."""
+    values = restored_values(ctx, row)
+    return values | {"enable_interpolation_in_file": bool(values["enable_interpolation_in_file"])}
 
 
 def restored_values(ctx: Context, row: Row) -> Document:
@@ -363,7 +369,7 @@ def restored_values(ctx: Context, row: Row) -> Document:
     return {
         "value": value_of(ctx, row),
         "mount_path": stored.mount_path or None,
-        "enable_interpolation_in_file": bool(stored.enable_interpolation_in_file),
+        "enable_interpolation_in_file": stored.enable_interpolation_in_file,
     }
 
 

@@ -120,7 +120,7 @@ async def _create(
         description=stored.description,
         value=str(values["value"]),
         mount_path=values["mount_path"] or UNSET,  # type: ignore[arg-type]
-        enable_interpolation_in_file=bool(values["enable_interpolation_in_file"]),
+        enable_interpolation_in_file=former.read(Variable).enable_interpolation_in_file,
     )
     original = _original_of(former)
     if not original:
