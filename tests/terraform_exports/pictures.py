@@ -60,6 +60,6 @@ def plain(value: Any, ids: dict[str, str]) -> Any:
         return [plain(item, ids) for item in value]
     if isinstance(value, str):
         for id, name in ids.items():
-            value = value.replace(id, name).replace(id[:8], name).replace(id[:8].upper(), name.upper())
+            value = value.replace(id, name).replace(id[:8], name).replace(id[:8].upper(), name)
         return value.replace("again.shop", "shop")
     return value
