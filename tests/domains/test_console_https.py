@@ -21,7 +21,7 @@ from tests.routing.test_restarting import ServerProcess
 from tests.whole import place, until
 from tests.world import ADMIN
 
-pytestmark = [needs("pebble"), pytest.mark.slow]
+pytestmark = [needs("pebble"), pytest.mark.nightly]
 
 NAME = "windlass.example.com"
 PAUSE = 0.02
