@@ -221,7 +221,7 @@ def restore(file: Path, force: bool, **options: Any) -> None:
         from windlass.operate.backup import AFTER_RESTORE  # noqa: PLC0415 (imports both drivers)
         from windlass.operate.backup import restore as put_back  # noqa: PLC0415 (imports both drivers)
 
-        done = asyncio.run(put_back(settings, file, force=force, tell=_print_message))
+        done = asyncio.run(put_back(settings, file, force=force, report_progress=_print_message))
         report = asyncio.run(examine(settings))
     start = to_type(settings, "serve --adopt" if report.reason else "serve")
     click.echo(f"Restored, as of {done.created_at}: {_contents(done)}. Start it with `{start}`.", err=True)
