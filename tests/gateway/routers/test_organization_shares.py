@@ -98,7 +98,8 @@ async def test_long_requests_of_a_smaller_organization_take_places_of_the_larges
             caller = await caller_from(town, f"127.0.0.{9 + number}")
             await caller.send(request())
             await until_active(town, number + 1)
-        await until(lambda: town.active("other") == MOST - 8)
+        await until(lambda: town.active("other") <= MOST - 8)
+        assert town.active("other") == MOST - 8
 
 
 async def test_without_shares_visitors_of_others_get_503(monkeypatch: pytest.MonkeyPatch) -> None:
