@@ -258,6 +258,17 @@ async def test_metrics_from_outside_the_database_are_served_during_a_database_ou
     assert await measured(world, "database_writable") == 1
 
 
+async def test_a_full_disk_counts_as_a_database_that_stores_no_changes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+):
+    store = world.installation.ctx.store
+    monkeypatch.setattr(store, "shortage", lambda *, ends_something: "" if ends_something else "full")
+    assert await measured(world, "database_writable") == 0
+    monkeypatch.undo()
+    world.clock.turn(5)
+    assert await measured(world, "database_writable") == 1
+
+
 async def test_simultaneous_scrapes_share_one_measurement():
     asked = 0
 

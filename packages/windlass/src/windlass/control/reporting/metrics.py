@@ -158,7 +158,7 @@ class InstallationMetrics:
             gauge(
                 "database_writable",
                 "0 while the database stores no changes, as it is read-only or full",
-                int(store.stores_changes),
+                int(store.stores_changes and not store.shortage(ends_something=False)),
             ),
             gauge("database_response_seconds", "Time that the database took for this scrape", seconds),
             *_pool_metrics(store.connections),
