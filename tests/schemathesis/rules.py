@@ -184,6 +184,16 @@ def a_token_for_bitbucket_names_its_workspace(operation: Operation, body: Body) 
 
 
 @rule
+def a_git_token_is_of_no_app(operation: Operation, body: Body) -> None:
+    """An app needs both of its ids, and its private key as token; see `test_github_apps`."""
+    if operation.handler.startswith("gitToken."):
+        body.pop("github_app_id", None)
+        body.pop("github_installation_id", None)
+        if str(body.get("token", "")).startswith("-----BEGIN"):
+            body["token"] = "ghp_EXAMPLE"
+
+
+@rule
 def a_git_token_is_for_a_host(operation: Operation, body: Body) -> None:
     """`git_api_url` names a host in its usual form, which a pattern cannot say."""
     if body.get("git_api_url"):
