@@ -13,7 +13,7 @@ FAILURES = {"Unauthorized", "Forbidden", "Missing", "Conflict", "refused", "_no_
 """Classes of failures, and functions that make one of their argument."""
 VERBS = (
     "add ask change check choose clone complete connect continue create delete deploy go invite leave list "
-    "look make open push read remove rename repeat replay resume send set sign uninstall upload use wait"
+    "look make move open push read remove rename repeat replay resume send set sign uninstall upload use wait"
 )
 REMEDY = re.compile(rf"(^|[:;.,] (or )?)({VERBS.replace(' ', '|')})\b", re.I)
 """An order that the caller can follow."""

@@ -12,10 +12,18 @@ from tests.source import ROOT, SOURCES, place
 
 _KINDS = "windlass.kinds"
 _CONTRACT = "the words of the contract, which other clients send and read"
+_EXPORT = "environments are exported as files for the Terraform provider, a client of the API"
 _STORE = "tables are where the migrations are"
 ALLOWED = {
     "api/openapi.py": "groups in the order of the contract",
     "api/requests.py": "the Terraform provider is a client of the API",
+    "control/services/exported_fields.py": _EXPORT,
+    "control/services/terraform_exports.py": _EXPORT,
+    "control/services/terraform_files.py": _EXPORT,
+    "core/declare/exported.py": _EXPORT,
+    "core/declare/resource.py": _EXPORT,
+    "core/words/hcl.py": _EXPORT,
+    "families/environment.py": _EXPORT,
     "config/settings.py": "an example in the meaning of a setting",
     "core/declare/job_schedules.py": _CONTRACT,
     "core/words/audit.py": _CONTRACT,

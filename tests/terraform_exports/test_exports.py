@@ -225,4 +225,4 @@ async def test_an_export_that_is_too_large_is_refused_with_its_limit(
 ):
     monkeypatch.setattr(terraform_exports, "MAX_EXPORT_BYTES", 1000)
     answer = await world.get(f"{shop.path}/terraformExport")
-    is_refused(answer, 409, "with less in its variables")
+    is_refused(answer, 409, "Remove values that are large")

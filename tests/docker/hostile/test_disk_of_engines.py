@@ -139,5 +139,8 @@ async def test_a_build_or_pull_that_fills_the_disk_is_ended(reserving, monkeypat
 
 
 async def test_with_space_a_build_or_pull_goes_on(reserving):
+    done = False
     async with keeping_reserve(reserving):
         await asyncio.sleep(0)
+        done = True
+    assert done

@@ -46,7 +46,7 @@ _SERVER_PATTERN: Final = re.compile(r"[0-9a-f]{32}")
 _log = log("engines.docker")
 
 
-class _Mark(Struct, rename="pascal"):
+class _LockVolume(Struct, rename="pascal"):
     """A volume that stands for a lock or its renewal."""
 
     name: str
@@ -59,7 +59,7 @@ class _Mark(Struct, rename="pascal"):
 
 
 class _Marks(Struct, rename="pascal"):
-    volumes: list[_Mark] | None = None
+    volumes: list[_LockVolume] | None = None
 
 
 class StartLocks:
@@ -127,9 +127,9 @@ class StartLocks:
         labels = {LABEL: self._installation, HOLDER: self._server}
         return (await self._create(name, labels)).holder
 
-    async def _create(self, name: str, labels: dict[str, str]) -> _Mark:
+    async def _create(self, name: str, labels: dict[str, str]) -> _LockVolume:
         body = {"Name": name, "Labels": labels}
-        mark: _Mark = decode(await self._docker.raw("POST", "/volumes/create", body=body), _Mark)
+        mark: _LockVolume = decode(await self._docker.raw("POST", "/volumes/create", body=body), _LockVolume)
         return mark
 
     async def _renew(self, renewals: list[str]) -> None:
@@ -142,7 +142,7 @@ class StartLocks:
                     await self._remove(renewals[0])
                     del renewals[0]
 
-    async def _marks(self, label: str) -> list[_Mark]:
+    async def _marks(self, label: str) -> list[_LockVolume]:
         params = {"filters": {"label": [label]}}
         return (await self._docker.read_list("/volumes", _Marks, params=params)).volumes or []
 
@@ -169,7 +169,7 @@ class StartLocks:
     async def _release_of(self, name: str, holder: str) -> None:
         """Removes a lock, unless another server has it meanwhile."""
         try:
-            mark: _Mark = decode(await self._docker.raw("GET", f"/volumes/{name}"), _Mark)
+            mark: _LockVolume = decode(await self._docker.raw("GET", f"/volumes/{name}"), _LockVolume)
         except EngineRefused as refused:
             if refused.status != 404:
                 raise

@@ -99,8 +99,8 @@ async def list_resources(ctx: Context, call: Call) -> Reply:
     for resource in resources_of(state, service.id, attributes):
         if len(bodies) == MAX_LISTED_RESOURCES:
             raise Conflict(
-                f"Divide the module: the state has more than {MAX_LISTED_RESOURCES:,} resources, and no more "
-                "are listed"
+                "Remove resources from the module, into one of their own: the state has more than "
+                f"{MAX_LISTED_RESOURCES:,} resources, and no more are listed"
             )
         shown = {**asdict(resource), "address": mask.text(resource.address), "extracted_at": at}
         bodies.append(encode(shown))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from msgspec import UNSET, Struct, to_builtins
 from msgspec.structs import FieldInfo, fields
@@ -30,7 +30,7 @@ class ExportInputs(Protocol):
         """Returns a new variable for a secret value of the present resource."""
 
 
-def attributes_of(resource: ExportedResource, document: Document, inputs: ExportInputs) -> dict[str, Any]:
+def attributes_of(resource: ExportedResource, document: Document, inputs: ExportInputs) -> dict[str, object]:
     return _Conversion(document, inputs).of(resource.attributes, document)
 
 
@@ -38,11 +38,11 @@ class _Conversion:
     def __init__(self, document: Document, inputs: ExportInputs) -> None:
         self._document, self._inputs = document, inputs
 
-    def of(self, attributes: Iterable[Attribute], part: object) -> dict[str, Any]:
+    def of(self, attributes: Iterable[Attribute], part: object) -> dict[str, object]:
         values = {attribute.name: self._value(attribute, part) for attribute in attributes}
         return {name: value for name, value in values.items() if value is not UNSET}
 
-    def _value(self, attribute: Attribute, part: object) -> Any:
+    def _value(self, attribute: Attribute, part: object) -> object:
         if attribute.secret_if and value_at(part, attribute.secret_if) is True:
             return self._inputs.secret(str(value_at(part, "key")))
         value = part if attribute.path == WHOLE else value_at(part, attribute.path)

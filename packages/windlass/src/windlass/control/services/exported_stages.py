@@ -8,7 +8,7 @@ All other stages become resources, each placed after the one before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from windlass.core.deploy.stage_order import DEFAULT_STAGES, Precedence
 from windlass.core.words.hcl import Expression, Identifiers
@@ -41,7 +41,7 @@ class StageResource(NamedTuple):
 
     label: str
     stage: PresentStage
-    fields: dict[str, Any]
+    fields: dict[str, object]
 
 
 class ExportedStages(NamedTuple):
@@ -91,7 +91,7 @@ def _stage_of(service: StageMember) -> Expression:
     return Expression(f"{service.address}.deployment_stage_id")
 
 
-def _described(stage: PresentStage) -> dict[str, Any]:
+def _described(stage: PresentStage) -> dict[str, object]:
     name = _RENAMED.format(stage.name) if stage.name in _DEFAULT_NAMES else stage.name
     return {"name": name, **({"description": stage.description} if stage.description else {})}
 

@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -109,7 +109,7 @@ class _Export:
         by_id = {service.row.id: service for service in services}
         for id in stages.order:
             service = by_id[id]
-            placed: dict[str, Any] = {"environment_id": above}
+            placed: dict[str, object] = {"environment_id": above}
             if stage := stages.stages.get(id):
                 placed["deployment_stage_id"] = stage
             if service.is_skipped:
@@ -132,7 +132,7 @@ class _Export:
             project_id = inputs.outside("project", row.parent)
         return await self._add_holder(row, {"project_id": project_id})
 
-    async def _add_holder(self, row: Row, placed: Mapping[str, Any]) -> str:
+    async def _add_holder(self, row: Row, placed: Mapping[str, object]) -> str:
         resource = self._resource_of(row)
         label = self._label(row, resource)
         await self._add(environment.name, row, resource, label, placed)
@@ -156,7 +156,10 @@ class _Export:
             if await is_visible(self._reads, self._call.actor, row):
                 resource = self._ctx.registry[row.family].exported
                 if resource is None:
-                    raise Conflict(f"The provider has no resource for a service of the kind {row.family}")
+                    raise Conflict(
+                        f"Move {row.name} to another environment: the provider has no resource for a "
+                        f"service of the kind {row.family}"
+                    )
                 label = self._label(row, resource)
                 services.append(_ExportedService(row, resource, label, row.id in skipped))
             await self._share.pause()
@@ -196,7 +199,7 @@ class _Export:
     # Resources
 
     async def _add(
-        self, file: str, row: Row, resource: ExportedResource, label: str, placed: Mapping[str, Any]
+        self, file: str, row: Row, resource: ExportedResource, label: str, placed: Mapping[str, object]
     ) -> None:
         await self._share.pause()
         family, document = self._ctx.registry[row.family], msgspec.json.decode(row.body)
@@ -213,22 +216,26 @@ class _Export:
         self._files.add(file, ResourceBlock(resource.type, label, fields, row.id, (*notes, *more_notes)))
         if self._files.size > MAX_EXPORT_BYTES:
             raise Conflict(
-                f"Export it with less in its variables: the files may have {MAX_EXPORT_BYTES >> 20} MiB"
+                f"Remove values that are large, or make them smaller: the files of an export may have "
+                f"{MAX_EXPORT_BYTES >> 20} MiB"
             )
 
-    async def _lists(self, row: Row, family: Family, document: Document) -> tuple[dict[str, Any], list[str]]:
+    async def _lists(
+        self, row: Row, family: Family, document: Document
+    ) -> tuple[dict[str, object], list[str]]:
         """Returns the attributes whose values are resources of their own, and what cannot be expressed."""
-        lists, notes = defaultdict[str, Any](list), list[str]()
+        lists, notes = defaultdict[str, list[Document]](list), list[str]()
         if has_variables in family.traits:
             await self._add_variables(row, lists, notes)
         if has_domains in family.traits:
             lists[DOMAINS] = await self._documents(row, domain, CustomDomain)
         if has_commits in family.traits:
             lists[RESTRICTIONS] = await self._documents(row, deployment_restriction, DeploymentRestriction)
+        found: dict[str, object] = {name: lists[name] for name in lists if lists[name]}
         if settings := document.get("advanced_settings"):
             assert isinstance(settings, dict)
-            lists[SETTINGS] = JsonCode(settings)
-        return {name: lists[name] for name in sorted(lists) if lists[name]}, notes
+            found[SETTINGS] = JsonCode(settings)
+        return {name: found[name] for name in sorted(found)}, notes
 
     async def _documents(self, row: Row, family: Family, spec: type[Spec]) -> list[Document]:
         """Returns the fields of the resources of a family below another resource."""
@@ -239,7 +246,9 @@ class _Export:
         visible = await visible_below(self._reads, self._call.actor, row, family)
         return await self._reads.resources.of_parent(row.id, family.name) if visible is None else visible
 
-    async def _add_variables(self, row: Row, lists: dict[str, Any], notes: list[str]) -> None:
+    async def _add_variables(
+        self, row: Row, lists: defaultdict[str, list[Document]], notes: list[str]
+    ) -> None:
         for child in await self._children(row, variable):
             spec, shown = child.read(Variable), child.read(VariableShown)
             item: Document = {"key": spec.key}
@@ -296,7 +305,7 @@ def _complete(item: Document, is_file: bool, spec: Variable | Secret, notes: lis
         notes.append(f"enable_interpolation_in_file of {spec.key}")
 
 
-def _keys_of(name: str, value: Any) -> list[str]:
+def _keys_of(name: str, value: object) -> list[str]:
     """Returns notes about an attribute that the resource of the provider does not have."""
     keys = [str(item.get("key", "")) for item in value] if isinstance(value, list) else []
     return [f"{name}: {', '.join(keys)}" if any(keys) else name]

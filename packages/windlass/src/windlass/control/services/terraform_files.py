@@ -6,7 +6,7 @@ import io
 import zipfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from windlass.core.words.hcl import Expression, Identifiers, block, comment
 from windlass.core.words.naming import with_article
@@ -55,7 +55,7 @@ class ResourceBlock(NamedTuple):
 
     type: str
     label: str
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
     import_id: str
     """The id by which the provider imports it; empty if it cannot."""
     notes: Sequence[str] = ()
@@ -98,7 +98,7 @@ class InputVariables:
         self._declare(name, {"description": f"Secret {key} of {self._owner}", "sensitive": True})
         return Expression(f"var.{name}")
 
-    def _declare(self, name: str, fields: Mapping[str, Any]) -> None:
+    def _declare(self, name: str, fields: Mapping[str, object]) -> None:
         self._blocks.append(block("variable", [name], {"type": Expression("string"), **fields}))
 
     @property

@@ -42,7 +42,7 @@ class AppInstallation(Struct, frozen=True):
     installation_id: str
 
 
-class _Answer(Struct):
+class _InstallationToken(Struct):
     token: str
 
 
@@ -111,7 +111,7 @@ async def _ask(transport: HttpTransport, api_url: str, app: AppInstallation, key
     if answer.status != 201:
         raise explain_refusal(host, answer, time.time())
     try:
-        token = read_json(answer.body, _Answer).token
+        token = read_json(answer.body, _InstallationToken).token
     except BadJson:
         token = ""
     if not _TOKEN_PATTERN.fullmatch(token):
