@@ -95,4 +95,4 @@ def test_a_default_stage_of_another_name_or_place_gets_a_name_of_its_own():
     services = [StageMember("j", "1", 1, "x.j"), StageMember("d", "2", 0, "x.d")]
     exported = export_stages(stages, services, STAGE, Expression("e.e.id"))
     assert [one.fields["name"] for one in exported.resources] == ["default-databases (exported)"]
-    assert exported.resources[0].fields["is_after"].text == "x.j.deployment_stage_id"
+    assert exported.resources[0].fields["is_after"] == Expression("x.j.deployment_stage_id")
