@@ -258,7 +258,7 @@ def file_text(settings: Settings) -> str:
 async def test_a_rotation_with_keep_leaves_the_former_key_in_the_file(settings, tmp_path):
     former = file_text(settings)
     await backup(settings, tmp_path / "old.zip")
-    await rotated(settings, keep=True)
+    await rotated(settings, keep_old_key=True)
     assert file_text(settings).endswith(former)
     assert file_text(settings) != former
 

@@ -152,7 +152,12 @@ class StartLocks:
             self._alive = filelock.try_hold(self._folder / self._server)
 
     def _has_ended(self, server: str) -> bool:
-        """Returns whether a server is known to have ended, because it has used this folder."""
+        """Returns whether a server is known to have ended, because it has used this folder.
+
+        A lock without a server was left by an engine that was killed before it had stored the labels.
+        """
+        if not server:
+            return True
         path = self._folder / server
         if not _SERVER_PATTERN.fullmatch(server) or not path.is_file():
             return False

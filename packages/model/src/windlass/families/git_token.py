@@ -17,6 +17,7 @@ from windlass.core.declare.fields import (
     example,
     follows,
     hidden,
+    left_out_of_examples,
     shaped,
 )
 from windlass.core.declare.resource import Family, Shown, Spec, clash
@@ -85,6 +86,7 @@ class GitToken(Spec):
                 "then a private key of the app",
             ),
             example("1234567"),
+            left_out_of_examples(),
         ]
     ] = absent
     github_installation_id: Maybe[
@@ -96,6 +98,7 @@ class GitToken(Spec):
                 description="The installation of this app: the number at the end of the address of its page",
             ),
             example("45678901"),
+            left_out_of_examples(),
         ]
     ] = absent
 

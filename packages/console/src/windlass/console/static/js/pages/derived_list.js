@@ -50,7 +50,7 @@ async function readAgain(state) {
 }
 
 export function render(state, place) {
-  const { path, base, document, parent, creation, rows } = state;
+  const { path, base, parent, creation, rows } = state;
   const make = creation && button(making(creation), () => create(state, place), { main: true, icon: "plus", needs: ["POST", path] });
   return [
     crumbs([parent.name, base], [state.title]),
