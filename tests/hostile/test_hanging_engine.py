@@ -24,6 +24,10 @@ async def creates_no_instance(request: web.Request) -> web.StreamResponse:
     return await (hangs if is_instance else says({"Id": ID}, 201))(request)
 
 
+async def creates_volume(request: web.Request) -> web.StreamResponse:
+    return await says({**await request.json(), "CreatedAt": "2026-01-31T09:05:00Z"}, 201)(request)
+
+
 async def begun(there: Inside, engine: HostileEngine) -> Cluster:
     """A deployment on the cluster of the engine, which never finishes to create the container."""
     made = await connected(there, "east", engine.fields())
@@ -39,7 +43,7 @@ async def begun(there: Inside, engine: HostileEngine) -> Cluster:
 
     engine.answers |= {
         "/networks": says([network]),
-        "/volumes/create": says({}),
+        "/volumes/create": creates_volume,
         "/json": says({"Id": "sha256:" + ID, "Config": {}}),
         "-1-0/json": says({"message": "no such container"}, 404),
         "/containers/create": creates_no_instance,

@@ -22,7 +22,7 @@ CHARTS = """
 
     class ChartSettings(Struct, frozen=True, kw_only=True):
         chart_image: Annotated[
-            str, says("Image of charts", after="docker_host", pattern="^[a-z0-9:]+$")
+            str, says("Image of charts", after_setting="docker_host", pattern="^[a-z0-9:]+$")
         ] = "charts:1"
         chart_folder: Annotated[str, says("Folder with charts", is_folder_of_services=True)] = ""
 """
