@@ -281,6 +281,25 @@ async def test_env_imports_a_file_and_shows_the_difference(linked, folder):
     assert await variables(linked) == {"SAME": "1", "OTHER": "2", "NEW": "3"}
 
 
+async def test_the_history_of_variables_says_who_changed_them_and_how(linked):
+    await linked.done("env", "set", "COLOUR=red", "CITY=Oslo")
+    await linked.done("env", "set", "COLOUR=blue")
+    await linked.done("env", "unset", "CITY")
+    await linked.done("secrets", "set", "API_KEY=s3cret-value")
+    whole = (await linked("env", "history", "--text")).out
+    for words in ("red → blue", "deleted: Oslo", "new: red", "operator"):
+        assert words in whole
+    assert "API_KEY" not in whole
+    one = (await linked.done("env", "history", "web", "COLOUR"))["changes"]
+    assert [change["value"] for change in one] == ["blue", "red"]
+    assert [change["key"] for change in (await linked.done("env", "history", "CITY"))["changes"]] == [
+        "CITY"
+    ] * 2
+    secrets = (await linked("secrets", "history", "--text")).out
+    assert "API_KEY" in secrets
+    assert "s3cret" not in secrets
+
+
 async def test_shared_variables_belong_to_the_environment(linked):
     await linked.done("env", "set", "--shared", "A=1")
     [row] = (await linked.done("environment-variable", "list", "--environment", "shop/production"))["results"]

@@ -220,6 +220,7 @@ NOT_THESE = {
     "forceEvent": ("", "PAUSE", "start"),
     "path": ("a/b", "x" * 2049),
     "below": ("x" * 65,),
+    "key": ("", "1A", "a b", "x" * 1025),
     **dict.fromkeys(("name", "creatorName"), ("x" * 8193,)),
     "is_secret": ("", "maybe", "2"),
     "exportSecrets": ("", "maybe", "2", "true"),

@@ -20,6 +20,7 @@ from windlass.cli.everyday.call import (
     service_argument,
     service_option,
 )
+from windlass.cli.everyday.variable_history import show_history
 from windlass.cli.lists import show_list
 from windlass.cli.option_files import read_file, read_texts
 from windlass.cli.suggestions import Verbs
@@ -82,6 +83,8 @@ def _unescape(text: str) -> str:
 
 
 _KEY_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_MAX_HISTORY: Final = 200
+_DEFAULT_HISTORY: Final = 20
 _MAX_VARIABLES: Final = 1000
 """Maximum number of variables in one request."""
 
@@ -108,7 +111,7 @@ class VariableChanges(Struct, frozen=True):
 
 
 class VariableCommands:
-    """The four commands for variables or secrets. Values of secrets are never printed."""
+    """The commands for variables or secrets. Values of secrets are never printed."""
 
     def __init__(self, family: Family, noun: str, *, is_secret: bool) -> None:
         self.family = family
@@ -175,6 +178,27 @@ class VariableCommands:
         if changes.changed and not yes and sys.stdin.isatty() and sys.stdout.isatty():
             click.confirm(f"Replace {len(changes.changed)} of {level.name}?", abort=True, err=True)
         self._write(call, level, values, changes)
+
+    def show_changes(
+        self, words: Sequence[str], shared: bool, count: int, name: str | None, **options: Any
+    ) -> None:
+        call = EverydayCall(options)
+        if not shared:
+            name, words = call.split_service(name, words)
+            if name is None and words and call.has_service(words[0]):
+                name, words = words[0], words[1:]
+        if len(words) > 1:
+            raise InvalidUsage(f"name at most one service and one {self.noun}")
+        level = _choose_level(call, name, shared=shared)
+        key = {"key": words[0]} if words else {}
+        is_secret = str(self.is_secret).lower()
+        answer = call.api.get(f"{level.path}/variableHistory", is_secret=is_secret, page_size=count, **key)
+        if call.as_json:
+            print_json(answer)
+            return
+        show_history(answer["changes"])
+        if answer.get("continueToken"):
+            say(f"There are older changes: show up to {_MAX_HISTORY} with --count.")
 
     # Steps
 
@@ -302,6 +326,18 @@ def _command_group(
             helps["unset"],
             click.Argument(["keys"], nargs=-1, required=True, metavar="[SERVICE] NAME…"),
         ),
+        "history": lambda: _declare(
+            "history",
+            variable_commands.show_changes,
+            helps["history"],
+            click.Argument(["words"], nargs=-1, metavar="[SERVICE] [NAME]"),
+            Option(
+                ["count", "-n", "--count"],
+                type=click.IntRange(1, _MAX_HISTORY),
+                default=_DEFAULT_HISTORY,
+                help=f"Number of changes.  [{_DEFAULT_HISTORY}]",
+            ),
+        ),
         "import": lambda: _declare(
             "import",
             variable_commands.import_file,
@@ -317,11 +353,12 @@ def _command_group(
 env = _command_group(
     VariableCommands(variable, "variable", is_secret=False),
     "env",
-    "Variables of the service: list, set, unset, or import a .env file.",
+    "Variables of the service: list, set, unset, their history, or import a .env file.",
     {
         "list": "List the variables of the service, including those that it inherits.",
         "set": "Set variables. `@FILE` as a value is the text of a file, `-` standard input.",
         "unset": "Delete variables of the service.",
+        "history": "Show who changed variables, when, and from what to what.",
         "import": "Set all variables of a .env file. The difference is shown.",
     },
 )
@@ -333,6 +370,7 @@ secrets = _command_group(
         "list": "List the names of the secrets of the service, including those that it inherits.",
         "set": "Set secrets. A name without a value is asked for, or read from standard input.",
         "unset": "Delete secrets of the service.",
+        "history": "Show who changed secrets, and when.",
         "import": "Set all lines of a .env file as secrets. The difference is shown.",
     },
 )

@@ -6,7 +6,7 @@ either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import msgspec
@@ -84,9 +84,17 @@ async def record(
     old_body: bytes = b"null",
     new_body: bytes = b"null",
     parent_row: Row | None = None,
+    hidden_changes: Sequence[str] = (),
 ) -> None:
-    """Writes the event of a resource's creation or change."""
-    data = {"parent": row.parent, "before": msgspec.Raw(old_body), "after": msgspec.Raw(new_body)}
+    """Writes the event of a resource's creation or change. `hidden_changes`: names of the fields that changed
+    and are in no document, such as the value of a secret."""
+    data: dict[str, object] = {
+        "parent": row.parent,
+        "before": msgspec.Raw(old_body),
+        "after": msgspec.Raw(new_body),
+    }
+    if hidden_changes:
+        data["hidden_changes"] = hidden_changes
     emit(
         tx, kind, row.org, await about(ctx, tx, row, parent_row), actor.id, actor.name, origin_of(call), data
     )

@@ -96,7 +96,7 @@ async def targets(ctx: Context, call: Call) -> Reply:
     targets: dict[str, None] = {}
     looked_at = 0
     if query is not None:
-        async with aclosing(_older_events(source, query.conditions, NEVER, _BATCH_SIZE)) as batches:
+        async with aclosing(older_events(source, query.conditions, NEVER, _BATCH_SIZE)) as batches:
             async for batch in batches:
                 targets |= dict.fromkeys(getattr(row, column) for row in await _filter(query, batch))
                 looked_at += len(batch)
@@ -190,15 +190,15 @@ async def _page(reads: Reads, query: AuditFilter | None, parameters: AuditParame
     size = parameters.page_size
     if parameters.step_back_token:
         above = int(parameters.step_back_token)
-        rows, is_more = await _take_page(
+        rows, is_more = await take_page(
             query, _newer_events(reads, query.conditions, above, _at_once(query, size)), size
         )
         kept = rows[::-1]
         previous = kept[0].seq if is_more else None
         return AuditPage(kept, previous, kept[-1].seq if kept else above + 1)
     below = int(parameters.continue_token) if parameters.continue_token else NEVER
-    kept, is_more = await _take_page(
-        query, _older_events(reads, query.conditions, below, _at_once(query, size)), size
+    kept, is_more = await take_page(
+        query, older_events(reads, query.conditions, below, _at_once(query, size)), size
     )
     previous = None if below == NEVER else kept[0].seq if kept else max(0, below - 1)
     return AuditPage(kept, previous, kept[-1].seq if is_more else None)
@@ -208,7 +208,7 @@ def _at_once(query: AuditFilter, size: int) -> int:
     return size + 1 if query.fits is None else max(size + 1, _BATCH_SIZE)
 
 
-async def _take_page(
+async def take_page(
     query: AuditFilter, walk: AsyncGenerator[list[EventRow], None], size: int
 ) -> tuple[list[EventRow], bool]:
     """Returns the events of a page, and whether there are more."""
@@ -224,7 +224,7 @@ async def _take_page(
     return events, False
 
 
-async def _older_events(
+async def older_events(
     reads: Reads, conditions: EventFilter, below_number: int, limit: int
 ) -> AsyncGenerator[list[EventRow], None]:
     oldest, newest = await _span(reads, conditions)

@@ -143,7 +143,17 @@ async def _apply_changes(
         raise name_conflict(family, spec) from error
     await set_links(ctx, tx, family, row.id, links, spec)
     await behaviour.updated(ctx, tx, new)
-    await record(ctx, tx, Event.UPDATED, new, call.actor, call, old_body=row.body, new_body=new.body)
+    await record(
+        ctx,
+        tx,
+        Event.UPDATED,
+        new,
+        call.actor,
+        call,
+        old_body=row.body,
+        new_body=new.body,
+        hidden_changes=sorted(name for name in own if new_hidden.get(name) != hidden.get(name)),
+    )
     return Reply(in_dialect(call, await reveal_to_admins(ctx, tx, call, new)), tag)
 
 

@@ -12,7 +12,6 @@ import { button, confirm, dialog, empty, field, head, link, menu, say, table } f
 import { deploy } from "../services.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
-import { eventList } from "./audit.js";
 
 const text = words.variables;
 
@@ -94,7 +93,7 @@ function columns(state, place) {
     { title: text.from, cell: (row) => [h("span", { class: "tag" }, words.levels[row.scope] || words.readable(row.scope)), row.overridden_variable && h("span", { class: "muted" }, ` ${text.overrides(words.levels[row.overridden_variable.scope] || "")}`)] },
     { title: text.changed, cell: (row) => (row.scope === "BUILT_IN" ? "" : ago(row.updated_at)) },
     { title: "", cell: (row) => row.scope !== "BUILT_IN" && menu(text.actionsOf(row.key), [
-      button(text.history, () => showHistory(state, place, row), { plain: true }),
+      button(text.history, () => showHistory(state, row), { plain: true }),
       button(isOwn(state, row) ? text.change : text.override, () => edit(state, place, row), { plain: true, needs: creating(state) }),
       isOwn(state, row) && button(words.remove.button, () => stage(state, place, { kind: "remove", row, key: row.key }), { plain: true, danger: true, needs: ["DELETE", `${state.path}/environmentVariable/${row.id}`] }),
     ]) },
@@ -107,13 +106,44 @@ function isOwn({ path }, row) {
   return row.scope === level;
 }
 
-// The history of a variable; the audit names the level at which it is set.
-async function showHistory({ path, above }, place, row) {
-  const levels = [path, ...above].map((other) => other.split("/").pop());
-  const lists = await Promise.all(levels.map((targetId) => api.get(`/organization/${place.org.id}/events`, { targetId, pageSize: 100 })));
-  const events = lists.flatMap((answer) => answer.events).filter((event) => event.sub_target_type && event.target_name === row.key);
-  events.sort((one, other) => other.number - one.number);
-  await dialog(text.historyOf(row.key), (finish) => [eventList(events), h("div", { class: "dialog-actions" }, button(words.close, () => finish(), { main: true }))], { wide: true });
+// The history of a variable: of its key at all levels that are seen here.
+async function showHistory({ path }, row) {
+  const state = { changes: [] };
+  const more = async () => {
+    const answer = await api.get(`${path}/variableHistory`, { key: row.key, is_secret: row.isSecret, ...(state.next ? { continueToken: state.next } : {}) });
+    Object.assign(state, { changes: [...state.changes, ...answer.changes], next: answer.continueToken, isComplete: answer.is_complete });
+  };
+  await more();
+  const list = h("div", {});
+  const show = () => list.replaceChildren(...[historyOf(state), state.next && button(words.showMore, async () => (await more(), show()))].flat().filter(Boolean));
+  show();
+  await dialog(text.historyOf(row.key), (finish) => [list, h("div", { class: "dialog-actions" }, button(words.close, () => finish(), { main: true }))], { wide: true });
+}
+
+function historyOf({ changes, next, isComplete }) {
+  if (!changes.length) return [empty(text.noHistory)];
+  return [
+    table([
+      { title: text.changed, cell: (change) => ago(change.timestamp) },
+      { title: text.changedBy, cell: (change) => [change.changed_by, h("span", { class: "muted" }, ` ${words.origins[change.origin] || words.readable(change.origin)}`)] },
+      { title: text.from, cell: (change) => h("span", { class: "tag" }, words.levels[change.scope] || words.readable(change.scope)) },
+      { title: text.change, wide: true, cell: changeOf },
+    ], changes, { key: (change) => change.number, label: text.history }),
+    !isComplete && !next && h("p", { class: "muted" }, text.historyEnds),
+  ];
+}
+
+function changeOf(change) {
+  const hide = (part) => (change.is_secret ? "••••••••" : part) || text.emptyValue;
+  const others = change.changed.filter((name) => !["key", "value"].includes(name)).map((name) => words.readable(name).toLowerCase());
+  return [
+    change.former_key && h("p", {}, text.renamed(change.former_key)),
+    change.alias_of && h("span", {}, text.aliasOf, " ", h("code", {}, change.alias_of)),
+    change.change === "REMOVE" && [h("del", {}, hide(change.former_value)), h("span", { class: "muted" }, ` ${text.removed}`)],
+    change.change === "ADD" && !change.alias_of && h("ins", {}, hide(change.value)),
+    change.changed.includes("value") && [h("del", {}, hide(change.former_value)), " ", h("ins", {}, hide(change.value))],
+    others.length > 0 && h("p", { class: "muted" }, text.alsoChanged(others)),
+  ];
 }
 
 function value(state, place, row) {
