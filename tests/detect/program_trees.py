@@ -35,6 +35,35 @@ ROWS = [
         {"start": "./bin/orders", "port": 8080},
     ),
     Row(
+        "Go with its only program, whose server is another package",
+        {
+            "go.mod": _MODULE,
+            "cmd/tracker/main.go": _TOOL,
+            "internal/rest/rest.go": "package rest\nfunc Run() { s := http.Server{}; s.ListenAndServe() }\n",
+        },
+        {"start": "./bin/tracker", "port": 8080},
+    ),
+    Row(
+        "Go with programs in deep folders",
+        {
+            "go.mod": _MODULE,
+            "internal/cmd/rest/main.go": _TOOL,
+            "internal/cmd/sync/main.go": _TOOL,
+            "internal/store/store.go": "package store\n",
+        },
+        {"build": "go build -o bin/ ./internal/cmd/rest", "start": "./bin/rest"},
+    ),
+    Row(
+        "Go with two programs, of which either may use the server of another package",
+        {
+            "go.mod": _MODULE,
+            "cmd/tracker/main.go": _TOOL,
+            "cmd/worker/main.go": _TOOL,
+            "internal/rest/rest.go": "package rest\nfunc Run() { http.ListenAndServe(a, nil) }\n",
+        },
+        {"port": 0},
+    ),
+    Row(
         "Go with an example that is called like a server",
         {"go.mod": _MODULE, "examples/server/main.go": _TOOL, "tracker/main.go": _TOOL},
         {"start": "./bin/tracker"},

@@ -54,6 +54,13 @@ def needs_of(files) -> dict[str, dict[str, str]]:
         ),
         (
             {
+                "go.mod": GO,
+                "main.go": 'package main\nvar a = own.EnvOr("SHOP_DB_CONNECTION_STRING", "")\n',
+            },
+            {"POSTGRESQL": {"SHOP_DB_CONNECTION_STRING": "{{MAIN_DB_URL}}"}},
+        ),
+        (
+            {
                 "go.mod": "module example.com/shop\nrequire github.com/lib/pq v1.10.9\n",
                 "main.go": 'package main\nvar a = os.Getenv("DATABASE_URL")\n',
             },
@@ -155,6 +162,7 @@ def needs_of(files) -> dict[str, dict[str, str]]:
         "Django",
         "dj-database-url",
         "Go",
+        "Go with a function of its own",
         "lib/pq",
         "mongoose",
         "two kinds",

@@ -456,6 +456,10 @@ def test_a_client_without_its_key_or_address_leads_to_the_variable_of_the_applic
             "Create a PostgreSQL database, such as main-db with",
         ),
         (
+            "failed to connect to `user=shop database=`: /tmp/.s.PGSQL.5432 (/tmp): dial error: dial unix",
+            "Create a PostgreSQL database, such as main-db with",
+        ),
+        (
             "panic: failed to connect to 'host=port= user= password= database=sslmode=': hostname",
             "Create a database, such as main-db, and set the variable that web reads",
         ),

@@ -65,6 +65,18 @@ REFUSED = [
         r"Dockerfile makes nonesuchd in line 2",
     ),
     (
+        "a script that a step copies to the programs of the image",
+        {
+            "composer.json": '{"require": {"laravel/framework": "11"}}',
+            "artisan": "",
+            "public/index.php": "<?php",
+            "docker/start-php.sh": "#!/bin/sh\n",
+            "Dockerfile": "FROM php:8.3-fpm\nCOPY docker/start-php.sh /usr/local/bin/\nRUN chmod +x "
+            '/usr/local/bin/start-php.sh\nENTRYPOINT ["start-php.sh"]\nCMD ["php-fpm"]\n',
+        },
+        r"^Set builder to RECIPE, .*: Dockerfile makes start-php\.sh in line [23] ",
+    ),
+    (
         "a program that npm installs for all",
         {
             "package.json": '{"scripts": {"build": "vite build"}, "devDependencies": {"vite": "5"}}',

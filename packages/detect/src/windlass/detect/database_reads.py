@@ -40,12 +40,11 @@ _NAME_PATTERN_TEXT: Final = r"([A-Za-z][A-Za-z0-9_]{1,60}+)"
 _VARIABLE_READ_PATTERN: Final = re.compile(
     rf"process\.env(?:\.|\[\s*+['\"`]){_NAME_PATTERN_TEXT}"
     rf"|\benv\.(?:str|url|db|get|int)\(\s*+['\"]{_NAME_PATTERN_TEXT}['\"]"
-    r"|(?:environ(?:\.get)?[\[(]|\b(?:getenv|Getenv|LookupEnv|GetString|MustGetenv|get_env!?|fetch_env!"
-    r"|env|env!|var|config)\(|(?:[Cc]onfig\w{0,20}|env)\.(?:get|getOrThrow)(?:<\w{1,12}+>)?\("
+    r"|(?:environ(?:\.get)?[\[(]|\b(?:\w{0,16}[eE]nv\w{0,16}!?|GetString|var|config)\(|(?:[Cc]onfig\w{0,20}|env)\.(?:get|getOrThrow)(?:<\w{1,12}+>)?\("
     rf"|\bENV\[|\bENV\.fetch\(|\$_ENV\[|\$_SERVER\[)\s*+['\"`]{_NAME_PATTERN_TEXT}['\"`]"
     rf"|\b(?:env|envconfig|mapstructure)(?::|=)\"{_NAME_PATTERN_TEXT}"
 )
-"""Matches code that reads a variable."""
+"""Matches code that reads a variable, also by a function of its own, such as `envOrDefault`."""
 _DESTRUCTURING_PATTERN: Final = re.compile(r"\{([^{}]{1,600})\}\s*+=\s*+process\.env\b")
 _WORD_PATTERN: Final = re.compile(r"[A-Za-z]\w{1,60}+")
 _PYDANTIC_FIELD_PATTERN: Final = re.compile(

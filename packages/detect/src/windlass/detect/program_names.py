@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_SERVER_WORDS: Final = ("server", "web", "api", "http", "app", "site", "service", "main")
+_SERVER_WORDS: Final = ("server", "web", "api", "http", "rest", "app", "site", "service", "main")
 _WORDS_PATTERN: Final = re.compile(r"[-_.]")
 
 
@@ -17,3 +17,8 @@ def server_rank(name: str, project_name: str = "") -> int:
         if usual in words or words[-1].endswith("server"):
             return rank
     return len(_SERVER_WORDS) + (name != project_name)
+
+
+def is_server(name: str) -> bool:
+    """Returns whether a program's name says that it is a server."""
+    return server_rank(name) < len(_SERVER_WORDS)

@@ -340,6 +340,7 @@ _RULES: Final[tuple[tuple[TextSearch, str], ...]] = tuple(
             r"|MongoParseError: Invalid scheme, expected connection string"
             r"|`?uri`? parameter to `?openUri\(\)`? must be a string"
             r"|connection to server on socket \"[^\"\n]{1,200}\.PGSQL"
+            r"|failed to connect to `[^`\n]{0,100}\bdatabase=`: /[^\n]{1,100}\.PGSQL"
             r"|\bhost= ?(?:user|port|password|dbname|sslmode)=",
             _NO_ADDRESS,
         ),

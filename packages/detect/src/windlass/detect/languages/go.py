@@ -7,7 +7,7 @@ from typing import Final
 
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.language import Language
-from windlass.detect.program_names import server_rank
+from windlass.detect.program_names import is_server, server_rank
 from windlass.detect.recipe import Recipe
 from windlass.detect.toolchain import Toolchain
 from windlass.detect.versions import choose_version, choose_version_by_file
@@ -24,6 +24,7 @@ build` does not.
 _GO_VERSION_PATTERN: Final = re.compile(r"^go[ \t]++([\d.]++)", re.MULTILINE)
 _MAIN_PACKAGE_PATTERN: Final = re.compile(r"^package[ \t]++main\b", re.MULTILINE)
 _SERVER_CALL_PATTERN: Final = re.compile(r"\.(?:ListenAndServe|Serve)\(|\bhttp\.Server\{")
+_HTTP_SERVER_PATTERN: Final = re.compile(r"\bhttp\.(?:ListenAndServe\(|Server\{)")
 _NETWORK_IMPORT_PATTERN: Final = re.compile(
     r"[\"`](?:net(?:/[\w/]++)?|syscall|plugin|C|\w++(?:\.\w++)++/\S*+)[\"`]"
 )
@@ -37,6 +38,7 @@ _AUXILIARY_FOLDERS: Final = frozenset(
 )
 """Folders with auxiliary programs, such as tools and examples."""
 _MAX_SOURCES: Final = 100
+_MAX_PROGRAM_FOLDERS: Final = 100
 _FRAMEWORK_NAMES: Final = {
     "github.com/gin-gonic/gin": "Gin",
     "github.com/labstack/echo": "Echo",
@@ -82,6 +84,8 @@ def fill(files: KnownFiles, recipe: Recipe) -> None:
         )
         if recipe.framework or _calls_server(files, main):
             recipe.choose("The package main serves HTTP, on PORT by custom.", port=8080)
+        elif server := _server_of_program(files, main):
+            recipe.choose(f"{server} serves HTTP, on PORT by custom.", port=8080)
 
 
 def _own_paths(files: KnownFiles, module: str) -> tuple[str, str]:
@@ -138,6 +142,25 @@ def _calls_server(files: KnownFiles, folder: str) -> bool:
     return bool(_SERVER_CALL_PATTERN.search(text) or _READS_PORT_PATTERN.search(text))
 
 
+def _server_of_program(files: KnownFiles, main: str) -> str:
+    """Returns the source of another package that makes an HTTP server; empty if there is none, or if it may
+    be that of another program: only the module's only program, or one that is called like a server, is taken
+    to use it."""
+    programs = [folder for folder in _program_folders(files) if not _is_auxiliary(folder)]
+    if programs not in ([], [main]) and not is_server(main.rpartition("/")[2]):
+        return ""
+    return next(
+        (
+            path
+            for path in _source_paths(files)[:_MAX_SOURCES]
+            if not _is_auxiliary(path)
+            and path.rpartition("/")[0] not in programs
+            and _HTTP_SERVER_PATTERN.search(files.text(path))
+        ),
+        "",
+    )
+
+
 def _source_text_of(files: KnownFiles, folder: str) -> str:
     names = sorted(name for name in files.tree.names(folder) if name.endswith(".go"))[:10]
     return "\n".join(files.text(f"{folder}/{name}".strip("/")) for name in names)
@@ -155,21 +178,31 @@ def _main_folder(files: KnownFiles) -> str | None:
     likely a server. None if there is no main package."""
     if _holds_main(files, ""):
         return ""
-    folders = sorted(
-        (folder for folder in files.tree.folders() if folder.count("/") <= 1),
-        key=lambda folder: (not folder.startswith("cmd/"), folder),
-    )
-    programs = [folder for folder in folders[:100] if _holds_main(files, folder)]
     own = _program_name(files.text("go.mod"), "")
     return min(
-        programs,
+        _program_folders(files),
         key=lambda folder: (
-            folder.partition("/")[0] in _AUXILIARY_FOLDERS,
+            _is_auxiliary(folder),
             server_rank(folder.rpartition("/")[2], own),
             not _calls_server(files, folder),
         ),
         default=None,
     )
+
+
+def _program_folders(files: KnownFiles) -> list[str]:
+    """Returns the folders of main packages below the top folder, those of cmd/ first. A deeper folder, such
+    as internal/cmd/shop, counts if no other does."""
+    folders = sorted(files.tree.folders(), key=lambda folder: (not folder.startswith("cmd/"), folder))
+    for depths in (range(2), range(2, 4)):
+        found = [folder for folder in folders if folder.count("/") in depths][:_MAX_PROGRAM_FOLDERS]
+        if programs := [folder for folder in found if _holds_main(files, folder)]:
+            return programs
+    return []
+
+
+def _is_auxiliary(path: str) -> bool:
+    return path.partition("/")[0] in _AUXILIARY_FOLDERS
 
 
 def _holds_main(files: KnownFiles, folder: str) -> bool:

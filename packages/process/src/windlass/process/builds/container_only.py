@@ -262,7 +262,8 @@ def _missing_archive(argv: Sequence[str], layout: Layout) -> str:
 
 def _is_missing(program: str, layout: Layout, installs: bool) -> bool:
     name = program.rpartition("/")[2]
-    may_be_installed = installs and ("/" not in program or "/bin/" in program)
+    is_script = name.endswith(".sh")  # packages install none
+    may_be_installed = installs and not is_script and ("/" not in program or "/bin/" in program)
     is_known = may_be_installed or bool(_PROVIDED_PROGRAM_PATTERN.fullmatch(name))
     return not (is_known or _exists(program, layout) or find_program(name, machine_path()))
 
