@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 _TOKEN_PATTERN: Final = re.compile(
     r'[ \t]+|#[^\n]*|(?P<token>\n|[A-Za-z_][A-Za-z0-9_]*|-?[0-9]+(?:\.[0-9]+)?|[{}\[\](),=.]|")'
 )
+OVERRIDES_OF_IMPORTS: Final = "imports_override.tf"
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 
 
@@ -202,8 +203,17 @@ class Configuration:
         with zipfile.ZipFile(io.BytesIO(archive)) as zipped:
             assert zipped.testzip() is None
             self.files = {name: zipped.read(name).decode() for name in zipped.namelist()}
-        texts = [text for name, text in self.files.items() if name.endswith(".tf")]
+        texts = [
+            text for name, text in self.files.items() if name.endswith(".tf") and name != OVERRIDES_OF_IMPORTS
+        ]
         self.blocks = [block for text in texts for block in Reader(text).blocks()]
+        overrides = [*Reader(self.files.get(OVERRIDES_OF_IMPORTS, "")).blocks()]
+        self.not_compared = {
+            block.labels: {path[0] for path in references(block.body["lifecycle"]["ignore_changes"])}
+            for block in overrides
+        }
+        """The attributes that an import leaves out of plans, by resource."""
+        assert len(self.not_compared) == len(overrides)
         self.resources = {block.labels: block.body for block in self.blocks if block.kind == "resource"}
         self.variables = {block.labels[0]: block.body for block in self.blocks if block.kind == "variable"}
         assert len(self.resources) == len([b for b in self.blocks if b.kind == "resource"])

@@ -86,6 +86,8 @@ class Provider:
             body[f"{group}_groups"] = [{"id": id} for id in ids]
         if "ephemeral_storage" in fields:
             body["ephemeral_storage_in_gib"] = fields["ephemeral_storage"]
+        if autoscaling := fields.get("autoscaling"):
+            body["autoscaling"] = {"mode": "KEDA", **autoscaling, "scalers": _scalers(autoscaling)}
         made = await self._send("POST", f"/environment/{fields['environment_id']}/{segment}", body)
         path = f"/{segment}/{made['id']}"
         stage = await self._send("GET", f"/service/{made['id']}/deploymentStage", None)
@@ -112,23 +114,26 @@ class Provider:
                 id = await self._id_of(path, segment, item["key"])
                 sent = {name: value for name, value in item.items() if name != "key"}
                 await self._send("POST", f"{path}/{segment}/{id}/override", sent)
-        waiting = [
-            (segment, item) for segment, kind in _KINDS.items() for item in fields.get(f"{kind}_aliases", [])
-        ]
-        # The provider sends them in any order. An alias of an alias needs the other one first.
-        for _ in range(len(waiting)):
-            for segment, item in [*waiting]:
-                if id := await self._id_of(path, segment, item["value"], may_miss=True):
-                    sent = {name: value for name, value in item.items() if name != "value"}
-                    await self._send("POST", f"{path}/{segment}/{id}/alias", sent)
-                    waiting.remove((segment, item))
-        assert not waiting
+        for segment, kind in _KINDS.items():
+            items = fields.get(f"{kind}_aliases", [])
+            # The provider reads the ids of all targets before it creates any alias.
+            ids = [await self._id_of(path, segment, item["value"]) for item in items]
+            for id, item in zip(ids, items, strict=True):
+                sent = {name: value for name, value in item.items() if name != "value"}
+                await self._send("POST", f"{path}/{segment}/{id}/alias", sent)
 
-    async def _id_of(self, path: str, segment: str, key: str, *, may_miss: bool = False) -> str:
+    async def _id_of(self, path: str, segment: str, key: str) -> str:
         listed = (await self._send("GET", f"{path}/{segment}", None))["results"]
         found = next((one["id"] for one in listed if one["key"] == key), "")
-        assert found or may_miss, f"{path} has no {key}"
+        assert found, f"{path} has no {key}"
         return str(found)
+
+
+def _scalers(autoscaling: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [
+        {**scaler, "config_json": json.loads(scaler["config_json"])} if "config_json" in scaler else scaler
+        for scaler in autoscaling["scalers"]
+    ]
 
 
 def _job(body: dict[str, Any]) -> dict[str, Any]:

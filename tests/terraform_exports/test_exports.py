@@ -99,8 +99,7 @@ class Shop:
         file = {"key": "CONFIG", "value": HOSTILE, "mount_path": "/etc/shop.ini", "description": "${d}"}
         await made(own, file)
         await made(f"{own}/{self.city}/override", {"value": "Oslo"})
-        farbe = await made(f"{own}/{self.colour}/alias", {"key": "FARBE"})
-        await made(f"{own}/{farbe}/alias", {"key": "COULEUR"})
+        self.farbe = await made(f"{own}/{self.colour}/alias", {"key": "FARBE"})
         listed = (await self.world.get(f"/compat{self.path}/environmentVariable"))["results"]
         host = next(one for one in listed if one["key"].endswith(f"Z{self.digits}_HOST_INTERNAL"))
         await made(f"{own}/{host['id']}/alias", {"key": "DB_HOST"})

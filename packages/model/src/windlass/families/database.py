@@ -4,8 +4,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from windlass.core.declare.document import Document
 from windlass.core.declare.executions import runs_commands
-from windlass.core.declare.exported import GROUPS, ExportedResource, same
+from windlass.core.declare.exported import GROUPS, Attribute, ExportedResource, same
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Description,
@@ -39,6 +40,10 @@ _CONTAINER_MEMORY = {"POSTGRESQL": 100, "REDIS": 100, "MYSQL": 512, "MONGODB": 2
 _MANAGED_MEMORY = 100
 INSTANCE_TYPE = "standard"
 """The instance type of a MANAGED database that requests none. cpu and memory define its size."""
+
+DISK_OF_CONTAINERS = "aws-ebs-gp3-0"
+"""The instance type of a CONTAINER database, which has none, for clients of the full interface: each
+database has one there, and this is the usual word. They send it back with what they have read."""
 
 
 class Database(Spec):
@@ -93,6 +98,8 @@ class DatabaseShown(Shown):
 
 
 def normalise(spec: Database) -> None:
+    if spec.mode == "CONTAINER" and spec.instance_type == DISK_OF_CONTAINERS:
+        spec.instance_type = absent
     if spec.mode == "CONTAINER" and spec.instance_type:
         raise clash("instance_type", "belongs to mode MANAGED; a CONTAINER takes cpu and memory")
     if spec.mode == "CONTAINER" and spec.disk_type:
@@ -103,6 +110,11 @@ def normalise(spec: Database) -> None:
         spec.memory = _MANAGED_MEMORY if spec.mode == "MANAGED" else _CONTAINER_MEMORY[spec.type]
 
 
+def in_full(document: Document) -> Document:
+    """Returns the document for clients of the full interface, which read an instance type in each."""
+    return {"instance_type": DISK_OF_CONTAINERS, **document}
+
+
 database = Family(
     "database",
     Database,
@@ -110,13 +122,18 @@ database = Family(
     shown=DatabaseShown,
     param="db_id",
     normalise=normalise,
+    in_full=in_full,
     traits=(deployable(), has_deployments, can_be_cloned, has_links, has_logs, runs_commands),
     actions=about_databases,
     about="cpu is in millicores, memory in MB, storage in GB. Both modes run on the environment's cluster.",
     exported=ExportedResource(
         "qovery_database",
         (
-            *same("name icon_uri type version mode accessibility cpu memory storage instance_type"),
+            *same("name icon_uri type version mode accessibility"),
+            Attribute("cpu", least=250),
+            Attribute("memory", least=100),
+            Attribute("storage", least=10),
+            Attribute("instance_type"),
             *GROUPS,
         ),
     ),

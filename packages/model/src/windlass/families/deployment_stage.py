@@ -98,7 +98,9 @@ deployment_stage = Family(
             paged=False,
         ),
     ),
-    exported=ExportedResource("qovery_deployment_stage", same("name description")),
+    exported=ExportedResource(
+        "qovery_deployment_stage", same("name description"), unread=frozenset({"is_after", "is_before"})
+    ),
     about="It comes last in the order. An environment begins with a stage for databases, one for jobs and "
     "one for applications; new services are placed in the stage of their kind.",
 )

@@ -6,10 +6,12 @@ from msgspec import UNSET, Meta, field
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
+from windlass.core.declare.document import Document
 from windlass.core.declare.exported import (
     ALL_VARIABLES,
     GROUPS,
     HEALTHCHECKS,
+    LEAST_CPU,
     REPOSITORY,
     RESTRICTIONS,
     SETTINGS,
@@ -311,6 +313,17 @@ def _normalise_source(source: JobSource) -> None:
             raise clash("source.docker.dockerfile_raw", "leave out either this or dockerfile_path")
 
 
+def in_full(document: Document) -> Document:
+    """Returns the document for clients of the full interface, which read the id of a registry with each
+    image."""
+    source = document.get("source")
+    image = source.get("image") if isinstance(source, dict) else None
+    registry = image.get("registry") if isinstance(image, dict) else None
+    if not isinstance(source, dict) or not isinstance(image, dict) or not isinstance(registry, dict):
+        return document
+    return {**document, "source": {**source, "image": {"registry_id": registry["id"], **image}}}
+
+
 _RUN_DESCRIPTION: Final = (
     "Runs the version that is deployed, with other arguments if some are named. It changes nothing of the "
     "schedule. 409 while a run of the job is under way, and before it was deployed."
@@ -349,6 +362,7 @@ job = Family(
     parent=environment,
     shown=JobShown,
     normalise=normalise,
+    in_full=in_full,
     traits=(
         deployable(JobDeployRequest, ChosenJob, runs_once=True, query=ForcedEvent),
         has_deployments,
@@ -376,9 +390,9 @@ job = Family(
     exported=ExportedResource(
         "qovery_job",
         (
-            *same(
-                "name icon_uri cpu memory max_nb_restart max_duration_seconds port auto_preview auto_deploy"
-            ),
+            *same("name icon_uri"),
+            Attribute("cpu", least=LEAST_CPU),
+            *same("memory max_nb_restart max_duration_seconds port auto_preview auto_deploy"),
             Attribute("ephemeral_storage", "ephemeral_storage_in_gib"),
             HEALTHCHECKS,
             _SCHEDULE,

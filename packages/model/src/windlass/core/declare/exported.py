@@ -32,6 +32,16 @@ class Attribute(Struct, frozen=True):
     """The value of a document that has none."""
     secret_if: str = ""
     """The sibling field that says whether the value is secret. A secret value becomes a variable."""
+    least: int | None = None
+    """The least number that the provider takes. A lower one is written as this one, and told."""
+    lower_with: str = ""
+    """The sibling field with which the provider takes lower numbers as well."""
+    hosts: tuple[str, ...] = ()
+    """The hosts of which the provider wants one in an address. Other addresses are told."""
+    is_json: bool = False
+    """Whether the provider takes the object as JSON."""
+    is_map: bool = False
+    """Whether it is an object with keys of users, which is left out if it has none."""
 
     @property
     def path(self) -> str:
@@ -47,6 +57,8 @@ class ExportedResource(Struct, frozen=True):
     """Fields that say the same as another field, whose attribute is enough."""
     lists: frozenset[str] = frozenset()
     """Attributes whose values are resources of their own in this product, such as variables."""
+    unread: frozenset[str] = frozenset()
+    """Attributes that the provider does not read when it imports the resource."""
 
 
 def same(names: str) -> tuple[Attribute, ...]:
@@ -66,17 +78,23 @@ DOMAINS: Final = "custom_domains"
 RESTRICTIONS: Final = "deployment_restrictions"
 SETTINGS: Final = "advanced_settings_json"
 
+UNREAD_WHEN_IMPORTED: Final = frozenset({FILES, SECRETS, SECRET_ALIASES, SECRET_OVERRIDES, SECRET_FILES})
+"""Attributes of which the provider does not read every field when it imports a resource."""
+UNREAD_IF_DESCRIBED: Final = frozenset({VARIABLES, ALIASES, OVERRIDES})
+"""Attributes of whose items the provider does not read the descriptions when it imports a resource."""
+PORTS: Final = "ports"
+
 OF_PROJECTS: Final = frozenset({VARIABLES, ALIASES, FILES, SECRETS, SECRET_ALIASES, SECRET_FILES})
 ALL_VARIABLES: Final = OF_PROJECTS | {OVERRIDES, SECRET_OVERRIDES}
 
-REPOSITORY: Final = (
-    *same("url branch root_path"),
-    Attribute("git_token_id", refers="git token"),
-)
+_BRANCH: Final = (*same("branch root_path"), Attribute("git_token_id", refers="git token"))
+REPOSITORY: Final = (Attribute("url", hosts=("github.com", "gitlab.com", "bitbucket.org")), *_BRANCH)
+ANY_REPOSITORY: Final = (Attribute("url"), *_BRANCH)
 GROUPS: Final = (
     Attribute("annotations_group_ids", "annotations_groups", refers="annotations group"),
     Attribute("labels_group_ids", "labels_groups", refers="labels group"),
 )
+UNREAD_GROUPS: Final = frozenset(attribute.name for attribute in GROUPS)
 _FIRST_PORT: Final = "ports.0.internal_port"
 _TYPES_OF_PROBES: Final = (
     Attribute("tcp", parts=(Attribute("port", otherwise=_FIRST_PORT), Attribute("host"))),
@@ -100,13 +118,28 @@ HEALTHCHECKS: Final = Attribute(
     parts=(Attribute("readiness_probe", parts=_PROBE), Attribute("liveness_probe", parts=_PROBE)),
     is_required=True,
 )
+LEAST_CPU: Final = 10
+_SCALERS: Final = Attribute(
+    "scalers",
+    parts=(
+        *same("scaler_type enabled role"),
+        Attribute("config_json", is_json=True),
+        Attribute("config_yaml"),
+        Attribute("trigger_authentication", parts=same("name config_yaml")),
+    ),
+)
 PROGRAM: Final = (
-    *same("name icon_uri cpu memory min_running_instances max_running_instances entrypoint arguments"),
+    *same("name icon_uri"),
+    Attribute("cpu", least=LEAST_CPU),
+    Attribute("memory"),
+    Attribute("min_running_instances", least=1, lower_with="autoscaling"),
+    *same("max_running_instances entrypoint arguments"),
+    Attribute("autoscaling", parts=(*same("polling_interval_seconds cooldown_period_seconds"), _SCALERS)),
     Attribute("ephemeral_storage", "ephemeral_storage_in_gib"),
     *same("auto_preview auto_deploy"),
     HEALTHCHECKS,
     Attribute(
-        "ports",
+        PORTS,
         parts=same("internal_port external_port protocol publicly_accessible name is_default"),
     ),
     Attribute("storage", parts=same("type size mount_point")),

@@ -6,7 +6,8 @@ from msgspec import Meta, field
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import SubAction, get, post
-from windlass.core.declare.exported import REPOSITORY, SETTINGS, Attribute, ExportedResource, same
+from windlass.core.declare.document import Document
+from windlass.core.declare.exported import ANY_REPOSITORY, SETTINGS, Attribute, ExportedResource, same
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Description,
@@ -106,8 +107,23 @@ def normalise(spec: Terraform) -> None:
     check_arguments(spec.action_extra_arguments)
     if spec.dockerfile_fragment:
         raise clash("dockerfile_fragment", "leave it out: the operator chooses the program, and its image")
-    if not spec.provider_version.read_from_terraform_block and not spec.provider_version.explicit_version:
-        spec.provider_version.read_from_terraform_block = True
+    version = spec.provider_version
+    if not version.read_from_terraform_block and not version.explicit_version:
+        version.read_from_terraform_block = True
+    if version.read_from_terraform_block and version.explicit_version == _ANY_VERSION:
+        version.explicit_version = ""
+
+
+_ANY_VERSION: Final = "1"
+"""What clients of the full interface read and send for a version that the module decides: they need one,
+which is not used."""
+
+
+def in_full(document: Document) -> Document:
+    version = document.get("provider_version")
+    if not isinstance(version, dict) or version.get("explicit_version"):
+        return document
+    return {**document, "provider_version": {**version, "explicit_version": _ANY_VERSION}}
 
 
 _RESTORE_DESCRIPTION: Final = (
@@ -131,7 +147,7 @@ _EXPORTED: Final = ExportedResource(
         *same("name description icon_uri"),
         Attribute("auto_deploy", "auto_deploy_config.auto_deploy"),
         Attribute("terraform_action", "auto_deploy_config.terraform_action"),
-        Attribute("git_repository", "terraform_files_source.git_repository", REPOSITORY),
+        Attribute("git_repository", "terraform_files_source.git_repository", ANY_REPOSITORY),
         Attribute("tfvars_files", "terraform_variables_source.tf_var_file_paths", is_required=True),
         Attribute("variables", "terraform_variables_source.tf_vars", _VARIABLE),
         Attribute("backend", parts=same("kubernetes user_provided")),
@@ -139,11 +155,13 @@ _EXPORTED: Final = ExportedResource(
         Attribute(
             "engine_version",
             "provider_version",
-            (Attribute("explicit_version", is_required=True), Attribute("read_from_terraform_block")),
+            (Attribute("explicit_version", default=_ANY_VERSION), Attribute("read_from_terraform_block")),
         ),
         Attribute("timeout_seconds", "timeout_sec"),
         Attribute("job_resources", parts=same("cpu_milli ram_mib gpu storage_gib")),
-        *same("use_cluster_credentials action_extra_arguments blueprint_id"),
+        Attribute("use_cluster_credentials"),
+        Attribute("action_extra_arguments", is_map=True),
+        Attribute("blueprint_id"),
     ),
     lists=frozenset({SETTINGS}),
 )
@@ -156,6 +174,7 @@ terraform = Family(
     group="Terraform",
     spoken="Terraform service",
     normalise=normalise,
+    in_full=in_full,
     traits=(
         deployable(
             TerraformDeployRequest,

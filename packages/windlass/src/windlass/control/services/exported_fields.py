@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from msgspec import UNSET, Struct, to_builtins
 from msgspec.structs import FieldInfo, fields
 
 from windlass.core.declare.document import Document, value_at
-from windlass.core.declare.exported import WHOLE, Attribute, ExportedResource
+from windlass.core.declare.exported import PORTS, UNREAD_GROUPS, WHOLE, Attribute, ExportedResource
 from windlass.core.declare.fields import WITHOUT_EFFECT
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.structs import extra_of, has_annotation, struct_of
-from windlass.core.words.hcl import Expression
+from windlass.core.words.hcl import Expression, JsonCode
 
 _EMPTY: Final[tuple[object, ...]] = (None, UNSET, "", [])
 _MARKS_OF_DERIVED: Final = frozenset({"follows", "hidden"})
@@ -30,13 +30,45 @@ class ExportInputs(Protocol):
         """Returns a new variable for a secret value of the present resource."""
 
 
-def attributes_of(resource: ExportedResource, document: Document, inputs: ExportInputs) -> dict[str, object]:
-    return _Conversion(document, inputs).of(resource.attributes, document)
+class ExportedFields(NamedTuple):
+    """The attributes of a resource that are fields of its document."""
+
+    attributes: dict[str, object]
+    unread: list[str]
+    """The names of those that the provider reads differently, or not at all, when it imports the resource."""
+    raised: dict[str, object]
+    """Numbers below the least one that the provider takes, by the names of their attributes."""
+    told: list[str]
+    """What else the provider refuses."""
+
+
+def attributes_of(resource: ExportedResource, document: Document, inputs: ExportInputs) -> ExportedFields:
+    conversion = _Conversion(document, inputs)
+    attributes = conversion.of(resource.attributes, document)
+    unread = {
+        name
+        for name in attributes
+        if name in UNREAD_GROUPS | resource.unread | conversion.raised.keys() | conversion.secrets
+    }
+    if _are_reordered(attributes.get(PORTS)):
+        unread.add(PORTS)
+    return ExportedFields(attributes, sorted(unread), conversion.raised, conversion.told)
+
+
+def _are_reordered(ports: object) -> bool:
+    """Returns whether the provider reads the ports in another order when it imports the resource."""
+    if not isinstance(ports, list):
+        return False
+    return ports != sorted(ports, key=lambda port: (port["internal_port"], port["name"]))
 
 
 class _Conversion:
     def __init__(self, document: Document, inputs: ExportInputs) -> None:
         self._document, self._inputs = document, inputs
+        self.raised: dict[str, object] = {}
+        self.told: list[str] = []
+        self.secrets: set[str] = set()
+        """The names of attributes with secret values."""
 
     def of(self, attributes: Iterable[Attribute], part: object) -> dict[str, object]:
         values = {attribute.name: self._value(attribute, part) for attribute in attributes}
@@ -50,16 +82,37 @@ class _Conversion:
             value = self._otherwise(attribute.otherwise)
         if value in _EMPTY and attribute.default:
             value = attribute.default
-        if value in _EMPTY:
+        if value in _EMPTY or (attribute.is_map and not value):
             return self._empty(attribute, value)
         if attribute.refers:
             return self._reference(attribute.refers, value)
         if attribute.parts:
-            items = [
-                self.of(attribute.parts, item) for item in (value if isinstance(value, list) else [value])
-            ]
-            return items if isinstance(value, list) else items[0]
-        return value
+            return self._parts(attribute, value)
+        if attribute.is_json and isinstance(value, dict):
+            return JsonCode(value)
+        return self._taken(attribute, value, part)
+
+    def _parts(self, attribute: Attribute, value: object) -> object:
+        items = value if isinstance(value, list) else [value]
+        marks = [part.secret_if for part in attribute.parts if part.secret_if]
+        if any(value_at(item, mark) is True for item in items for mark in marks):
+            self.secrets.add(attribute.name)
+        converted = [self.of(attribute.parts, item) for item in items]
+        return converted if isinstance(value, list) else converted[0]
+
+    def _taken(self, attribute: Attribute, value: object, part: object) -> object:
+        """Returns the value, or the least number that the provider takes."""
+        if attribute.hosts and not any(host in str(value).lower() for host in attribute.hosts):
+            self.told.append(
+                f"{attribute.name} = {value}: it takes addresses of {', '.join(attribute.hosts)}"
+            )
+        least = attribute.least
+        if least is None or not isinstance(value, int) or value >= least:
+            return value
+        if attribute.lower_with and value_at(part, attribute.lower_with) not in _EMPTY:
+            return value
+        self.raised[attribute.name] = value
+        return least
 
     def _empty(self, attribute: Attribute, value: object) -> object:
         if not attribute.is_required:

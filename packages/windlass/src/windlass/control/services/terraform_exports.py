@@ -42,6 +42,8 @@ from windlass.core.declare.exported import (
     SECRET_OVERRIDES,
     SECRETS,
     SETTINGS,
+    UNREAD_IF_DESCRIBED,
+    UNREAD_WHEN_IMPORTED,
     VARIABLES,
     ExportedResource,
 )
@@ -53,7 +55,15 @@ from windlass.families.deployment_restriction import DeploymentRestriction, depl
 from windlass.families.deployment_stage import DeploymentStage, deployment_stage
 from windlass.families.domain import CustomDomain, domain
 from windlass.families.environment import Environment, TerraformExportQuery, environment
-from windlass.families.variable import Secret, SecretShown, Variable, VariableShown, secret, variable
+from windlass.families.variable import (
+    OriginalVariable,
+    Secret,
+    SecretShown,
+    Variable,
+    VariableShown,
+    secret,
+    variable,
+)
 from windlass.store import Reads, Row
 
 MAX_EXPORT_BYTES: Final = 32 * 1024 * 1024
@@ -86,6 +96,16 @@ class _ExportedService(NamedTuple):
     @property
     def address(self) -> str:
         return f"{self.resource.type}.{self.label}"
+
+
+class _Lists(NamedTuple):
+    """The attributes of a resource whose values are resources of their own here."""
+
+    values: dict[str, object]
+    notes: list[str]
+    """What the provider cannot express."""
+    unread: set[str]
+    """The attributes that the provider reads differently, or not at all, when it imports the resource."""
 
 
 class _Export:
@@ -192,8 +212,14 @@ class _Export:
         type_name = deployment_stage.exported.type
         exported = export_stages(stages, staged, type_name, above)
         for made in exported.resources:
-            import_id = "" if "," in made.stage.name else f"{id},{made.stage.name}"
-            self._files.add(environment.name, ResourceBlock(type_name, made.label, made.fields, import_id))
+            has_comma = "," in made.stage.name
+            import_id = "" if has_comma else f"{id},{made.stage.name}"
+            notes = ["its import: rename the stage, so that its name has no comma"] if has_comma else []
+            unread = sorted(made.fields.keys() & deployment_stage.exported.unread)
+            self._files.add(
+                environment.name,
+                ResourceBlock(type_name, made.label, made.fields, import_id, notes, unread),
+            )
         return exported
 
     # Resources
@@ -204,29 +230,29 @@ class _Export:
         await self._share.pause()
         family, document = self._ctx.registry[row.family], msgspec.json.decode(row.body)
         self._files.inputs.of(label)
-        fields = {**placed, **attributes_of(resource, document, self._files.inputs)}
-        left_out = fields_left_out(resource, family.spec, row.read(family.spec))
-        notes = [f"{path} = {shortened(value)}" for path, value in left_out.items()]
-        lists, more_notes = await self._lists(row, family, document)
-        for name, value in lists.items():
+        exported = attributes_of(resource, document, self._files.inputs)
+        fields, unread = {**placed, **exported.attributes}, exported.unread
+        left_out = {**exported.raised, **fields_left_out(resource, family.spec, row.read(family.spec))}
+        notes = [*exported.told, *(f"{path} = {shortened(value)}" for path, value in left_out.items())]
+        lists = await self._lists(row, family, document)
+        for name, value in lists.values.items():
             if name in resource.lists:
                 fields[name] = value
             else:
-                more_notes += _keys_of(name, value)
-        self._files.add(file, ResourceBlock(resource.type, label, fields, row.id, (*notes, *more_notes)))
+                notes += _keys_of(name, value)
+        notes += lists.notes
+        unread += sorted(lists.unread & fields.keys())
+        self._files.add(file, ResourceBlock(resource.type, label, fields, row.id, notes, unread))
         if self._files.size > MAX_EXPORT_BYTES:
             raise Conflict(
                 f"Remove values that are large, or make them smaller: the files of an export may have "
                 f"{MAX_EXPORT_BYTES >> 20} MiB"
             )
 
-    async def _lists(
-        self, row: Row, family: Family, document: Document
-    ) -> tuple[dict[str, object], list[str]]:
-        """Returns the attributes whose values are resources of their own, and what cannot be expressed."""
-        lists, notes = defaultdict[str, list[Document]](list), list[str]()
+    async def _lists(self, row: Row, family: Family, document: Document) -> _Lists:
+        lists, notes, unread = defaultdict[str, list[Document]](list), list[str](), set[str]()
         if has_variables in family.traits:
-            await self._add_variables(row, lists, notes)
+            unread |= await self._add_variables(row, lists, notes)
         if has_domains in family.traits:
             lists[DOMAINS] = await self._documents(row, domain, CustomDomain)
         if has_commits in family.traits:
@@ -235,7 +261,8 @@ class _Export:
         if settings := document.get("advanced_settings"):
             assert isinstance(settings, dict)
             found[SETTINGS] = JsonCode(settings)
-        return {name: found[name] for name in sorted(found)}, notes
+        unread |= {name for name, value in found.items() if _is_unread(name, value)}
+        return _Lists({name: found[name] for name in sorted(found)}, notes, unread)
 
     async def _documents(self, row: Row, family: Family, spec: type[Spec]) -> list[Document]:
         """Returns the fields of the resources of a family below another resource."""
@@ -248,24 +275,32 @@ class _Export:
 
     async def _add_variables(
         self, row: Row, lists: defaultdict[str, list[Document]], notes: list[str]
-    ) -> None:
-        for child in await self._children(row, variable):
+    ) -> set[str]:
+        """Adds the variables and secrets. Returns the attributes in which an alias has another target than in
+        the environment."""
+        retargeted = set[str]()
+        variables = await self._children(row, variable)
+        targets = {child.id: child.read(VariableShown).aliased_variable or None for child in variables}
+        for child in variables:
             spec, shown = child.read(Variable), child.read(VariableShown)
             item: Document = {"key": spec.key}
-            if shown.aliased_variable:
-                name, item["value"] = ALIASES, self._with_ids(shown.aliased_variable.key, spec.key, notes)
+            if target := _first_target(targets, child.id):
+                name, item["value"] = ALIASES, self._with_ids(target.key, spec.key, notes)
+                if target is not targets[child.id]:
+                    retargeted.add(ALIASES)
             else:
                 item["value"] = self._with_ids(spec.value, spec.key, notes)
                 name = OVERRIDES if shown.overridden_variable else FILES if spec.mount_path else VARIABLES
             _complete(item, name == FILES, spec, notes)
             lists[name].append(item)
             await self._share.pause()
-        for child in await self._children(row, secret):
+        secrets = await self._children(row, secret)
+        targets = {child.id: child.read(SecretShown).aliased_secret or None for child in secrets}
+        for child in secrets:
             sealed, shown_secret = child.read(Secret), child.read(SecretShown)
             item = {"key": sealed.key}
-            if shown_secret.aliased_secret:
-                name = SECRET_ALIASES
-                item["value"] = self._with_ids(shown_secret.aliased_secret.key, sealed.key, notes)
+            if target := _first_target(targets, child.id):
+                name, item["value"] = SECRET_ALIASES, self._with_ids(target.key, sealed.key, notes)
             else:
                 item["value"] = self._files.inputs.secret(sealed.key)
                 name = (
@@ -279,6 +314,7 @@ class _Export:
             lists[name].append(item)
         for items in lists.values():
             items.sort(key=itemgetter("key"))
+        return retargeted
 
     def _with_ids(self, text: str, key: str, notes: list[str]) -> str | Template:
         """Returns a text in which the ids of services are those of the resources, as far as these come before
@@ -296,6 +332,15 @@ class _Export:
         return Template((*parts, text[end:])) if parts else text
 
 
+def _first_target(targets: Mapping[str, OriginalVariable | None], id: str) -> OriginalVariable | None:
+    """Returns the target of an alias, or of the alias that it stands for: the provider creates the aliases of
+    a resource in any order, and fails at one whose target is not there yet."""
+    target = targets[id]
+    while target and (further := targets.get(target.id)):
+        target = further
+    return target
+
+
 def _complete(item: Document, is_file: bool, spec: Variable | Secret, notes: list[str]) -> None:
     if is_file:
         item["mount_path"] = spec.mount_path
@@ -303,6 +348,14 @@ def _complete(item: Document, is_file: bool, spec: Variable | Secret, notes: lis
         item["description"] = spec.description
     if spec.enable_interpolation_in_file:
         notes.append(f"enable_interpolation_in_file of {spec.key}")
+
+
+def _is_unread(name: str, value: object) -> bool:
+    """Returns whether the provider does not read all of the attribute when it imports a resource."""
+    if name in UNREAD_WHEN_IMPORTED:
+        return True
+    items = value if isinstance(value, list) else []
+    return name in UNREAD_IF_DESCRIBED and any("description" in item for item in items)
 
 
 def _keys_of(name: str, value: object) -> list[str]:

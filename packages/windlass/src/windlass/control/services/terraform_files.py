@@ -23,6 +23,8 @@ terraform {
 }
 """
 NOT_EXPORTED: Final = "Not in the provider: "
+OVERRIDES_OF_IMPORTS: Final = "imports_override"
+"""The name of a file that Terraform merges into the others."""
 _README: Final = """\
 # {name}
 
@@ -34,18 +36,23 @@ These files describe the environment `{name}`, for the Terraform provider `qover
    export TEST_QOVERY_HOST=https://windlass.example.com/compat QOVERY_API_TOKEN=…
    ```
 
-2. To let Terraform manage the environment that exists, keep `imports.tf`. To make another one, delete
-   `imports.tf`, and choose other names in `environment.tf`.
-3. Give each secret a value, in a file `secrets.auto.tfvars` that you do not commit. `variables.tf` names
+2. Give each secret a value, in a file `secrets.auto.tfvars` that you do not commit. `variables.tf` names
    them; their values are not in these files.
-4. Run `terraform init`, `terraform plan`, and `terraform apply`. Then deploy the environment.
+3. To let Terraform manage the environment that exists, keep `imports.tf` and `imports_override.tf`. Run
+   `terraform init`, `terraform plan`, which shows imports and no change, and `terraform apply`. Then delete
+   both files: `imports_override.tf` excludes attributes that the provider does not read from the server,
+   such as values of secrets. The next plan sets these once.
+4. To make another environment, delete `imports.tf` and `imports_override.tf`, and choose other names in
+   `environment.tf`. Run `terraform init`, `terraform plan`, and `terraform apply`. Then deploy the
+   environment.
 
 Running hours, previews, data, deployments and logs are not in these files.
 """
 _LEFT_OUT: Final = """
 ## What the provider cannot express
 
-Set these by hand, with the console or the command line:
+Set these by hand, with the console or the command line. When Terraform changes a resource, its settings of
+this list go back to their defaults:
 
 """
 
@@ -60,6 +67,8 @@ class ResourceBlock(NamedTuple):
     """The id by which the provider imports it; empty if it cannot."""
     notes: Sequence[str] = ()
     """The settings that the provider cannot express."""
+    unread: Sequence[str] = ()
+    """The attributes that the provider reads differently, or not at all, when it imports the resource."""
 
     @property
     def address(self) -> str:
@@ -134,6 +143,8 @@ class TerraformFiles:
         if resource.import_id:
             imported = {"to": Expression(resource.address), "id": resource.import_id}
             self._blocks["imports"].append(block("import", [], imported))
+            if resource.unread:
+                self._blocks[OVERRIDES_OF_IMPORTS].append(_without_changes(resource))
         self._left_out += [f"- `{resource.address}`: {_plain(note)}\n" for note in resource.notes]
         self.size += len(text)
 
@@ -146,6 +157,15 @@ class TerraformFiles:
         return [ExportedFile("README.md", readme)] + [
             ExportedFile(f"{name}.tf", text) for name, text in sorted(texts.items())
         ]
+
+
+def _without_changes(resource: ResourceBlock) -> str:
+    """Returns the block of a file of overrides that excludes attributes of the resource from plans."""
+    names = ", ".join(resource.unread)
+    return (
+        f'resource "{resource.type}" "{resource.label}" {{\n'
+        f"  lifecycle {{\n    ignore_changes = [{names}]\n  }}\n}}\n"
+    )
 
 
 def _plain(text: str) -> str:
