@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import force_setattr
 
@@ -150,6 +151,39 @@ async def test_a_fork_waits_for_the_approval_of_each_commit_and_gets_no_secrets(
         approval = {"commit_id": second}
         assert (await shop.world.post(f"{path}/approve", approval)).status == 200
         assert (await shop.world.post(f"{path}/approve", approval)).status == 409, "nothing waits any more"
+
+
+@pytest.mark.parametrize("is_fork", [True, False])
+async def test_the_code_of_a_fork_gets_no_secret_outputs_of_the_jobs_of_the_original(is_fork: bool):
+    """Negative control: a pull request of the repository itself gets them."""
+    async with shop_of(engine=FakeEngine("image")) as shop:
+        await shop.make()
+        world = shop.world
+        schedule = {"on_stop": {"arguments": ["say"]}}  # it does not run in the preview before the application
+        source = {"image": {"image_name": "acme/seed", "tag": "1"}}
+        job = await world.made(
+            f"/environment/{shop.id}/job", {"name": "seed", "source": source, "schedule": schedule}
+        )
+        outputs = {"PLAIN": {"value": "red"}, "KEY": {"value": "canary-output", "sensitive": True}}
+        assert (await world.post(f"/job/{job}/deploy")).status == 202
+        await world.settle()
+        world.engine.output = msgspec.json.encode(outputs)
+        assert (await world.post(f"/job/{job}/stop")).status == 202
+        await world.settle()
+        world.engine.output = b""
+        first = await shop.open(12, "first", is_fork=is_fork)
+        preview = await shop.preview()
+        if is_fork:
+            approval = {"commit_id": first}
+            assert (await world.post(f"/preview/{preview['id']}/approve", approval)).status == 200
+            await world.run(5)
+            preview = await shop.preview()
+        assert preview["state"] == "RUNNING"
+        services = await shop.services(preview["preview_environment_id"])
+        given = given_to(shop, services["web"]["id"])
+        prefix = f"WINDLASS_JOB_Z{services['seed']['id'][:8].upper()}_"
+        assert given[f"{prefix}PLAIN"] == "red"
+        assert (f"{prefix}KEY" in given, "canary-output" in str(given)) == (not is_fork, not is_fork)
 
 
 async def test_the_code_of_a_fork_is_not_copied_to_where_it_would_get_secrets():

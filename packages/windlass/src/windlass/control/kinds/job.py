@@ -21,7 +21,8 @@ from windlass.control.kinds.service_kind import (
     PreviewSource,
     ServiceKind,
 )
-from windlass.control.records.job_outputs import BadOutput, outputs_of, store_outputs
+from windlass.control.records.job_outputs import BadOutput, JobOutputs, outputs_of, store_outputs
+from windlass.control.records.previews import PreviewMark
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.branch_choice import BranchChoice, watch_created, watch_updated
 from windlass.control.workloads.build_input import BuildInput
@@ -87,7 +88,7 @@ class JobKind(ServiceKind[Job]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Job]) -> None:
         draft.give(maximum_cpu=MAX_CPU, maximum_memory=MAX_MEMORY, **await _shown_fields(tx, draft.spec))
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
-        if draft.copy_of and (outputs := await outputs_of(ctx, tx, draft.copy_of.id)):
+        if draft.copy_of and (outputs := await _outputs_for_copy(ctx, tx, draft.copy_of, draft.above)):
             try:
                 await store_outputs(ctx, tx, draft.org, draft.above.id, draft.id, outputs)
             except BadOutput as error:
@@ -256,6 +257,16 @@ class JobKind(ServiceKind[Job]):
         for row in await reads.resources.of_parent(environment, self.family.name):
             variables += await _outputs(ctx, reads, row)
         return Offer(with_compatible_keys(variables))
+
+
+async def _outputs_for_copy(ctx: Context, reads: Reads, original: Row, environment: Row) -> JobOutputs:
+    """Returns the outputs with which a copy begins: without secrets where the code of a fork runs, which would
+    get them as variables."""
+    outputs = await outputs_of(ctx, reads, original.id)
+    mark = environment.read(PreviewMark).preview
+    if mark and mark.without_secrets:
+        return {word: output for word, output in outputs.items() if not output.is_sensitive}
+    return outputs
 
 
 async def _outputs(ctx: Context, reads: Reads, service: Row) -> list[BuiltIn]:
