@@ -16,6 +16,8 @@ from tests.identity.test_passkeys import add, challenge, send, sign_in_alone
 from tests.identity.test_provider_sign_ins import CLIENT, CodeIssuer
 from tests.identity.test_second_factors import App, sign_in_with
 from tests.world import make_world
+from windlass.api import cookies
+from windlass.api.cookies import Cookies
 from windlass.base.http_out import HttpResult
 from windlass.config.settings import OidcProvider
 
@@ -117,6 +119,52 @@ async def test_a_sign_in_at_a_provider_brings_new_secrets_whatever_the_browser_h
     stranger.cookies["__Host-windlass_session"], stranger.key = planted, browser.key
     assert not await stranger.is_signed_in()
     assert await browser.is_signed_in()
+
+
+HOST_PREFIX, SECURE_PREFIX = "__Host-", "__Secure-"
+
+
+def set_by_a_neighbour(cookies: dict[str, str]) -> dict[str, str]:
+    """Returns the cookies that a service at another name of the same domain can set for the console: browsers
+    take those with this prefix from the host itself only."""
+    return {name: value for name, value in cookies.items() if not name.startswith(HOST_PREFIX)}
+
+
+@pytest.mark.parametrize("prefix", [HOST_PREFIX, SECURE_PREFIX])
+async def test_a_service_of_the_same_domain_cannot_bring_a_browser_into_the_session_of_another_person(
+    monkeypatch, hub, github, prefix
+):
+    """It sets the cookie of its own sign-in, and sends the browser to the answer of the provider. Negative
+    control: it succeeds with the other prefix, which only wants https."""
+    monkeypatch.setattr(cookies, "HOST_PREFIX", prefix)
+    await invite(hub, ADA)
+    thief, victim = Browser(hub), Browser(hub)
+    started = await thief.call("GET", "/account/signInProvider/github/start")
+    code, state = github.approve(started.headers["location"])
+    assert [*thief.cookies] == [f"{prefix}windlass_sign_in"]
+    victim.cookies |= set_by_a_neighbour(thief.cookies)
+    path = f"/account/signInProvider/github/answer?code={code}&state={state}"
+    answer = await victim.call("GET", path, headers={"sec-fetch-site": "same-site"})
+    assert outcome(answer) == ("lost" if prefix == HOST_PREFIX else "in")
+
+
+async def test_all_cookies_of_the_console_belong_to_its_own_host(hub, github):
+    """Browsers take the prefix only from https, for all paths and without a domain."""
+    await invite(hub, ADA)
+    browser = Browser(hub)
+    started = await browser.call("GET", "/account/signInProvider/github/start")
+    code, state = github.approve(started.headers["location"])
+    path = f"/account/signInProvider/github/answer?code={code}&state={state}"
+    of_password = Cookies(URL).known("sealed")[1].decode()
+    for text in (
+        started.headers["set-cookie"],
+        (await browser.call("GET", path)).headers["set-cookie"],
+        of_password,
+    ):
+        assert text.startswith(HOST_PREFIX), text
+        rules = {rule.strip().lower() for rule in text.split(";")}
+        assert {"secure", "path=/", "httponly"} <= rules
+        assert not any(rule.startswith("domain") for rule in rules)
 
 
 async def test_two_browsers_with_one_answer_of_a_provider_get_one_session(hub, github):

@@ -159,7 +159,9 @@ async def test_the_code_of_a_fork_gets_no_secret_outputs_of_the_jobs_of_the_orig
     async with shop_of(engine=FakeEngine("image")) as shop:
         await shop.make()
         world = shop.world
-        schedule = {"on_stop": {"arguments": ["say"]}}  # it does not run in the preview before the application
+        schedule = {
+            "on_stop": {"arguments": ["say"]}
+        }  # it does not run in the preview before the application
         source = {"image": {"image_name": "acme/seed", "tag": "1"}}
         job = await world.made(
             f"/environment/{shop.id}/job", {"name": "seed", "source": source, "schedule": schedule}

@@ -52,8 +52,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 SESSION_COOKIE = "windlass_session"
-SECURE_COOKIE = f"__Host-{SESSION_COOKIE}"
-"""The name of the cookie over https. The prefix `__Host-` prevents other hosts from setting it."""
+HOST_PREFIX = "__Host-"
+"""Prefix of the names of cookies over https, which prevents other hosts from setting them."""
+SECURE_COOKIE = f"{HOST_PREFIX}{SESSION_COOKIE}"
 SOCKET_PROTOCOL = "windlass"
 LONG_BODY = "windlass.long_body"
 """The ASGI extension with the function that allows a body of any duration."""

@@ -260,8 +260,8 @@ class JobKind(ServiceKind[Job]):
 
 
 async def _outputs_for_copy(ctx: Context, reads: Reads, original: Row, environment: Row) -> JobOutputs:
-    """Returns the outputs with which a copy begins: without secrets where the code of a fork runs, which would
-    get them as variables."""
+    """Returns the outputs with which a copy begins: without secrets where the code of a fork runs, which
+    would get them as variables."""
     outputs = await outputs_of(ctx, reads, original.id)
     mark = environment.read(PreviewMark).preview
     if mark and mark.without_secrets:
