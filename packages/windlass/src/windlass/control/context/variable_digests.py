@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.families.variable import secret, variable
-from windlass.store import Reads
+from windlass.store import Reads, Tx
 
 _FAMILIES: Final = (variable.name, secret.name)
 _MAX_CACHED: Final = 10_000
@@ -44,14 +44,25 @@ class VariableDigests:
         cached = self._cached.get(level)
         if cached is not None and cached.version == version:
             return cached.digest
+        if isinstance(reads, Tx):
+            return await _of_level_in_change(reads, level, version)
         # A change between these two reads is already in the digest. The next caller sees a newer version and
         # reads again.
         digest = digest_of(await reads.tree.tags(level, _FAMILIES))
-        if reads is self._reads:  # never cache what a transaction reads: it may be rolled back
+        if reads is self._reads:
             if len(self._cached) >= _MAX_CACHED:
                 self._cached.clear()
             self._cached[level] = _CachedDigest(version, digest)
         return digest
+
+
+async def _of_level_in_change(tx: Tx, level: str, version: tuple[int, ...]) -> str:
+    """Remembers the digest for this change only: it may be rolled back. All services of an environment share
+    most levels, and everybody waits for a change."""
+    key, memory = ("variables", level, version), tx.session.memory
+    if key not in memory:
+        memory[key] = digest_of(await tx.tree.tags(level, _FAMILIES))
+    return str(memory[key])
 
 
 def digest_of(tags: Iterable[tuple[str, str]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -53,6 +53,9 @@ from windlass.engines.engine import unmet
 from windlass.sources.git import GitCommit, GitError
 from windlass.store import DeploymentRow, Reads, Row, StatusRow, Tx
 
+MAX_SERVICES: Final = 1000
+"""The largest number of services of one environment."""
+
 
 @behaves(trait=DEPLOYABLE_TRAIT)
 class Services(Behaviour[Spec]):
@@ -62,6 +65,7 @@ class Services(Behaviour[Spec]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
         assert draft.parent is not None
         await refuse_in_deletion(tx, draft.parent.id)
+        await _refuse_too_many(ctx, tx, draft.parent.id)
         kind = ctx.kinds[draft.family.name]
         place = await ctx.places.of_environment(tx, draft.parent.id)
         _check_engine_support(kind, place, draft.spec)
@@ -93,6 +97,15 @@ class Services(Behaviour[Spec]):
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
         await forget_derived(ctx, tx, row)
+
+
+async def _refuse_too_many(ctx: Context, tx: Tx, environment: str) -> None:
+    """Refuses a further service of a full environment: each service may use the variables of each other one,
+    and a change of all of them keeps everybody waiting."""
+    if sum([await tx.lists.length(environment, family) for family in ctx.kinds]) >= MAX_SERVICES:
+        raise Conflict(
+            f"Create the service in another environment: one environment has at most {MAX_SERVICES} services"
+        )
 
 
 async def _refuse_names_of_neighbours(tx: Tx, change: Change[Any]) -> None:

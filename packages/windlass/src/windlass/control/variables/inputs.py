@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct, inspect
 
 from windlass.base.errors import Missing
+from windlass.base.fair_share import FairShare
 from windlass.control.context.context import Context
 from windlass.control.context.variable_digests import LevelDigest, digest_of
-from windlass.control.kinds.service_kind import FindAddress
+from windlass.control.kinds.service_kind import AnyKind, FindAddress
 from windlass.control.records.deployment_inputs import LevelRows
 from windlass.control.records.previews import PreviewMark
 from windlass.control.request.hidden_fields import decrypt_hidden
@@ -25,7 +26,7 @@ from windlass.core.deploy.injected_variables import identity
 from windlass.core.settings.values import changed_in, deployed_part
 from windlass.core.words.variables import DeclaredVariable, Inputs, resolve
 from windlass.families.variable import OriginalVariable, is_secret, secret, variable
-from windlass.store import Reads, Row
+from windlass.store import Reads, Row, Tx
 
 # Fields for people, and fields that affect only later deployments.
 _FOR_PEOPLE: Final = {"description", "icon_uri", "annotations_groups", "labels_groups"}
@@ -67,7 +68,7 @@ async def inputs_of(
     visible = _without_secrets_above(levels, rows)
     entries = [[entry_of(ctx, row) for row in level] for level in visible]
     result = resolve([*entries, own.entries])
-    used = frozenset(row.id for row in own.counted if is_used(ctx, row, result.used))
+    used = await _used(ctx, reads, own.counted, result.used)
     # The digests use the same rows as the variables, so that a concurrent change counts as a later change.
     digests = [
         (level.id, digest_of((row.id, row.tag) for row in stored))
@@ -100,6 +101,18 @@ def _without_secrets_above(levels: Sequence[Row], rows: Sequence[Sequence[Row]])
         level if number <= place else [row for row in level if not is_secret(row.family)]
         for number, level in enumerate(rows)
     ]
+
+
+async def _used(
+    ctx: Context, reads: Reads, counted: Sequence[Row], used_ids: Collection[str]
+) -> frozenset[str]:
+    share, found = FairShare(), set[str]()
+    for row in counted:
+        if is_used(ctx, row, used_ids):
+            found.add(row.id)
+        if not isinstance(reads, Tx):  # in a change, nothing else can run
+            await share.pause()
+    return frozenset(found)
 
 
 def is_used(ctx: Context, row: Row, used_ids: Collection[str]) -> bool:
@@ -157,9 +170,53 @@ class Digest(Struct, frozen=True):
     def text(self) -> str:
         return ".".join((self.sha, "+".join(sorted(self.used)), "+".join(sorted(self.missing))))
 
-    def counts(self, id: str, keys: Collection[str]) -> bool:
-        """Returns whether a service with variables of these keys affects the digest."""
-        return id in self.used or (bool(self.missing) and not self.missing.isdisjoint(map(_hash_name, keys)))
+
+class _CountedServices:
+    """The services that affect digests of others, by what digests know of them.
+
+    Services of an environment see the same ones, so that a change finds them once: otherwise it would take
+    the time of each pair.
+    """
+
+    def __init__(self, ctx: Context, marks: Iterable[Mark]) -> None:
+        self._ctx = ctx
+        self._marks = {mark[0]: mark for mark in marks}
+        self._by_name: dict[str, list[str]] | None = None
+        """The ids, by hashes of the names of their variables."""
+
+    def of(self, digest: Digest) -> list[Mark]:
+        """Returns the services that affect a digest."""
+        ids = digest.used & self._marks.keys()
+        if digest.missing:
+            by_name = self._ids_by_name()
+            ids |= {id for name in digest.missing for id in by_name.get(name, ())}
+        return [self._marks[id] for id in ids]
+
+    def _ids_by_name(self) -> Mapping[str, list[str]]:
+        if self._by_name is None:
+            self._by_name = {}
+            for id, family, _, name in self._marks.values():
+                for hashed in _hashed_names(self._ctx.kinds[family], id, str(name)):
+                    self._by_name.setdefault(hashed, []).append(id)
+        return self._by_name
+
+
+@lru_cache(maxsize=2_000)
+def _hashed_names(kind: AnyKind, id: str, name: str) -> tuple[str, ...]:
+    return tuple(map(_hash_name, kind.counted_keys(id, name)))
+
+
+async def _counted_services(ctx: Context, reads: Reads, service: Row) -> _CountedServices:
+    families = _counted_families(ctx)
+    if not isinstance(reads, Tx):
+        return _CountedServices(ctx, await reads.tree.marks(service.id, families))
+    versions = await reads.tree.versions(service.id, families)
+    key, memory = ("counted services", *versions.items()), reads.session.memory
+    if key not in memory:
+        memory[key] = _CountedServices(ctx, await reads.tree.marks(service.id, families))
+    found = memory[key]
+    assert isinstance(found, _CountedServices)
+    return found
 
 
 def _hash_name(name: str) -> str:
@@ -171,13 +228,11 @@ async def is_current(ctx: Context, reads: Reads, service: Row, digest: str) -> b
     sha, _, rest = digest.partition(".")
     if not sha.startswith(_BY_LEVEL):
         return await _was_current(ctx, reads, service, digest)
-    counted, levels = _counted_families(ctx), list[LevelDigest]()
-    marks: list[Mark] = []
+    levels, marks = list[LevelDigest](), list[Mark]()
     if _takes_variables(ctx, service):
         levels = await ctx.variable_digests.of(reads, service.id)
-        marks = await reads.tree.marks(service.id, counted)
-    own = _parse(sha, rest)
-    return sha == _digest_of(ctx, service, levels, (mark for mark in marks if _counts(ctx, own, mark)))
+        marks = (await _counted_services(ctx, reads, service)).of(_parse(sha, rest))
+    return sha == _digest_of(ctx, service, levels, marks)
 
 
 async def used_as_deployed(ctx: Context, reads: Reads, service: Row, digest: str) -> frozenset[str] | None:
@@ -196,19 +251,14 @@ async def _was_current(ctx: Context, reads: Reads, service: Row, digest: str) ->
     families = [*(family.name for family in _KINDS), *counted]
     marks = await reads.tree.marks(service.id, families) if _takes_variables(ctx, service) else []
     if new:  # otherwise the digest was made when every database counted
-        own = _parse(sha, rest)
-        marks = [mark for mark in marks if mark[1] not in counted or _counts(ctx, own, mark)]
+        own = _CountedServices(ctx, (mark for mark in marks if mark[1] in counted)).of(_parse(sha, rest))
+        marks = [*(mark for mark in marks if mark[1] not in counted), *own]
     return sha == former_sha(ctx, service, marks)
 
 
 def _parse(sha: str, rest: str) -> Digest:
     used, missing = (frozenset(part.split("+")) - {""} for part in rest.split("."))
     return Digest(sha, used, missing)
-
-
-def _counts(ctx: Context, digest: Digest, mark: Mark) -> bool:
-    id, family, _, name = mark
-    return digest.counts(id, ctx.kinds[family].counted_keys(id, str(name)))
 
 
 def _counted_families(ctx: Context) -> list[str]:

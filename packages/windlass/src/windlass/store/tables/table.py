@@ -6,7 +6,7 @@ with `Reads` cannot write.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec import Struct
@@ -51,7 +51,7 @@ class ChangeSession:
     """The session of a change: its time, its cost limit, and the events, nudges and measurements that take
     effect with the commit."""
 
-    __slots__ = ("all", "emitted", "left", "many", "measured", "now", "nudges", "one")
+    __slots__ = ("all", "emitted", "left", "many", "measured", "memory", "now", "nudges", "one")
 
     def __init__(self, session: DatabaseSession, now: int) -> None:
         self.one = session.one
@@ -66,6 +66,8 @@ class ChangeSession:
         self.emitted: list[NewEvent] = []
         self.nudges: list[str] = []
         self.measured: list[Measured] = []
+        self.memory: dict[Hashable, object] = {}
+        """What was computed from rows that the change has read, by keys that name the version of the rows."""
 
     def nudge(self, topic: str) -> None:
         self.nudges.append(topic)

@@ -50,8 +50,8 @@ WITH RECURSIVE above (id, parent) AS (
 SELECT resource.id, resource.family, resource.tag, resource.name
 FROM above CROSS JOIN resource
 WHERE resource.parent = above.id AND resource.family IN ({places(_MAX_MARKED, first=2)})"""
-# The version of each list of two families, at a level and above; see `lists.VERSION`.
-VERSIONS: Final = """
+# The version of each list of some families, at a level and above; see `lists.VERSION`.
+VERSIONS: Final = f"""
 WITH RECURSIVE above (id, parent, depth) AS (
     SELECT id, parent, 0 FROM resource WHERE id = $1
     UNION ALL
@@ -59,7 +59,7 @@ WITH RECURSIVE above (id, parent, depth) AS (
     FROM resource JOIN above ON resource.id = above.parent
 )
 SELECT above.id, tally.next, tally.live, tally.edits
-FROM above JOIN tally ON tally.parent = above.id AND tally.family IN ($2, $3)
+FROM above JOIN tally ON tally.parent = above.id AND tally.family IN ({places(_MAX_MARKED, first=2)})
 ORDER BY above.depth, tally.family"""
 TAGS: Final = "SELECT id, tag FROM resource WHERE parent = $1 AND family IN ($2, $3)"
 BELOW: Final = """
@@ -113,16 +113,15 @@ class ResourceTree(Table):
     async def marks(self, id: str, families: Sequence[str]) -> list[tuple[str, str, str, str | None]]:
         """Returns id, family, tag and name of all resources of these families in `id` and in each of its
         parents."""
-        padding = [""] * (_MAX_MARKED - len(families))
-        rows = await self._session.all(MARKS, id, *families, *padding)
+        rows = await self._session.all(MARKS, id, *_padded(families))
         return [(row[0], row[1], row[2], row[3]) for row in rows]
 
-    async def versions(self, id: str, families: tuple[str, str]) -> dict[str, tuple[int, ...]]:
+    async def versions(self, id: str, families: Sequence[str]) -> dict[str, tuple[int, ...]]:
         """Returns a value for each level from `id` upwards that has resources of these families. A value
         changes with each change of the level's resources."""
         versions: dict[str, tuple[int, ...]] = {}
         lengths: Counter[str] = Counter()
-        for level, next, live, edits in await self._session.all(VERSIONS, id, *families):
+        for level, next, live, edits in await self._session.all(VERSIONS, id, *_padded(families)):
             versions[level] = (*versions.get(level, ()), next, live, edits)
             lengths[level] += live
         return {level: version for level, version in versions.items() if lengths[level]}
@@ -134,3 +133,7 @@ class ResourceTree(Table):
     async def deployed_at_or_below(self, id: str) -> list[str]:
         """Returns the services that were ever deployed, among this resource and its descendants."""
         return [row[0] for row in await self._session.all(DEPLOYED_AT_OR_BELOW, id)]
+
+
+def _padded(families: Sequence[str]) -> list[str]:
+    return [*families, *[""] * (_MAX_MARKED - len(families))]

@@ -1,0 +1,122 @@
+"""A change of a whole environment, in which everybody waits, takes no time for each pair of its services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.fakes.engine import FakeEngine
+from tests.world import World, make_world
+from windlass.control.services import services
+from windlass.store.tables.table import ChangeSession
+from windlass.store.tables.tree import ResourceTree
+
+ACTIONS = ("stop", "redeploy", "cancelDeployment", "uninstall")
+
+
+class Forgetful(dict[Any, Any]):
+    """The memory of a change that finds nothing again."""
+
+    def __contains__(self, key: object) -> bool:
+        return False
+
+
+class Reading:
+    """Counts what is read of levels and of their services."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, is_remembered: bool) -> None:
+        self.count = 0
+        for name in ("tags", "marks"):
+            monkeypatch.setattr(ResourceTree, name, self._counted(getattr(ResourceTree, name)))
+        if not is_remembered:
+            begin = ChangeSession.begin
+
+            def forget(session: ChangeSession, now: int) -> None:
+                begin(session, now)
+                session.memory = Forgetful()
+
+            monkeypatch.setattr(ChangeSession, "begin", forget)
+
+    def _counted(self, read: Any) -> Any:
+        async def counted(*given: Any) -> Any:
+            self.count += 1
+            return await read(*given)
+
+        return counted
+
+
+async def full(world: World, number: int) -> tuple[str, str]:
+    """An environment with so many deployed containers and databases. Returns it, and a variable there."""
+    environment = await world.environment()
+    path = f"/environment/{environment}/environmentVariable"
+    variable = await world.made(path, {"key": "UNKNOWN", "value": "{{DB_OF_LATER}}"})
+    for place in range(number):
+        body = {"name": f"c{place}", "image_name": "acme/shop", "tag": "1"}
+        await world.made(f"/environment/{environment}/container", body)
+        await world.database(environment)
+    assert (await world.post(f"/environment/{environment}/deploy")).status == 202
+    await world.settle()
+    return environment, f"{path}/{variable}"
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("is_remembered", [True, False])
+async def test_a_change_of_all_services_reads_what_they_share_once(
+    monkeypatch: pytest.MonkeyPatch, action: str, is_remembered: bool
+):
+    """Negative control: without the memory of the change, it is read for each service."""
+    async with make_world(engine=FakeEngine("image")) as world:
+        counts = []
+        for number in (3, 6):
+            environment, variable = await full(world, number)
+            if action == "cancelDeployment":
+                assert (await world.post(f"/environment/{environment}/redeploy")).status == 202
+            # What was computed for reads is of no use any more.
+            assert (await world.patch(variable, {"value": f"{{{{DB_{number}}}}}"})).status == 200
+            with monkeypatch.context() as patch:
+                reading = Reading(patch, is_remembered=is_remembered)
+                assert (await world.post(f"/environment/{environment}/{action}")).status == 202
+                counts.append(reading.count)
+        assert (counts[0] == counts[1]) is is_remembered
+        assert min(counts) > 0
+
+
+async def test_a_remembered_digest_is_that_of_the_present_variables(monkeypatch: pytest.MonkeyPatch):
+    async with make_world(engine=FakeEngine("image")) as world:
+        environment, variable = await full(world, 2)
+        path = f"/environment/{environment}"
+
+        async def freshness() -> tuple[str, str]:
+            """As the answer of a change and that of a read say it."""
+            changed = await world.post(f"{path}/stop")
+            assert changed.status == 202
+            return changed["deployment_status"], (await world.get(f"{path}/status"))["deployment_status"]
+
+        assert await freshness() == ("UP_TO_DATE", "UP_TO_DATE")
+        assert (await world.patch(variable, {"value": "other"})).status == 200
+        assert await freshness() == ("OUT_OF_DATE", "OUT_OF_DATE")
+        assert (await world.post(f"{path}/deploy")).status == 202
+        await world.settle()
+        assert (await world.patch(variable, {"value": "{{MAIN_URL}}"})).status == 200
+        assert (await world.post(f"{path}/deploy")).status == 202
+        await world.settle()
+        assert await freshness() == ("UP_TO_DATE", "UP_TO_DATE")
+        await world.database(environment, name="main")  # the variable refers to it
+        assert await freshness() == ("OUT_OF_DATE", "OUT_OF_DATE")
+
+
+@pytest.mark.parametrize("most", [3, services.MAX_SERVICES])
+async def test_an_environment_has_a_limited_number_of_services(
+    monkeypatch: pytest.MonkeyPatch, world: World, most: int
+):
+    monkeypatch.setattr(services, "MAX_SERVICES", most)
+    environment = await world.environment()
+    await world.database(environment)
+    app = await world.application(environment)
+    copy = f"/application/{app}/clone", {"name": "copy", "environment_id": environment}
+    assert (await world.post(*copy)).status == 202
+    body = {"name": "further", "type": "POSTGRESQL", "version": "16", "mode": "CONTAINER"}
+    answer = await world.post(f"/environment/{environment}/database", body)
+    assert answer.status == (409 if most == 3 else 201)
+    assert await world.application()  # in another environment
