@@ -217,6 +217,11 @@ async def _ran_earlier(plot: Plot, thing: Thing) -> dict[str, Any]:
     return {"deployment_id": earlier}
 
 
+async def _ran_once(plot: Plot, thing: Thing) -> dict[str, Any]:
+    service, *_ = await _services(plot, thing)
+    return {"execution_id": await plot.ran(service), "report_expiration_in_seconds": 60}
+
+
 async def _chosen_to_deploy(plot: Plot, thing: Thing) -> dict[str, Any]:
     return {f"{one.family.name}s": [to_deploy(one)] for one in await _services(plot, thing)}
 
@@ -253,6 +258,7 @@ _PREPARED: Mapping[str, Callable[[Plot, Thing], Awaitable[dict[str, Any]]]] = {
     "restart-service": _runs,
     "rollback": _ran_earlier,
     "run": _runs,
+    "deploymentBuildUsageReport": _ran_once,
     "cancelDeployment": _waits,
     "uninstall": _waits,
     "service/deploy": _chosen_to_deploy,

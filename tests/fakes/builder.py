@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from windlass.base.subprocesses import in_thread
 from windlass.builders.builder import BuildError, Order, Say
+from windlass.builders.usage import BuildUsage
 from windlass.engines.workload import Artifact
 from windlass.sources.git import GitCommit, GitError, GitSource
 
@@ -105,6 +106,8 @@ class FakeBuilder:
         """If set, nothing can be built, for this reason."""
         self.gate: asyncio.Event | None = None
         """If set, building waits for it."""
+        self.used = BuildUsage()
+        """What each build uses."""
         self.turn: asyncio.Event | None = None
         """If set, building waits for builds of others until then."""
         self.names: dict[str, Any] = {"command": ("run",)}
@@ -122,6 +125,9 @@ class FakeBuilder:
         self.built.append(order)
         for line in (f"Building {order.commit[:12]}", *self.lines):
             say(line)
+        if self.used.is_known:
+            order.usage.add_cpu(self.used.cpu_ms or 0)
+            order.usage.note_memory(self.used.peak_memory or 0)
         if self.turn is not None:
             with order.paused():
                 await self.turn.wait()

@@ -13,11 +13,21 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
+from msgspec import Struct
+
 from windlass.base.cleanup import on_failure
 from windlass.base.oom_score import STEPS_SCORE, set_oom_score
 
 _END_SECONDS: Final = 2.0
 _CHUNK_BYTES: Final = 64 * 1024
+
+
+class ProcessUsage(Struct, frozen=True):
+    """What a process and its descendants used, of those that were waited for."""
+
+    cpu_ms: int
+    largest_bytes: int
+    """The most memory of one process."""
 
 
 class ChildProcess:
@@ -26,6 +36,8 @@ class ChildProcess:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
+        self.usage: ProcessUsage | None = None
+        """What the process used; None until it ends."""
         self.stdout, self.stderr = StreamReader(), StreamReader()
         self._ended = asyncio.Event()
         self._pipes: list[_OutputPipe] = []
@@ -98,10 +110,9 @@ class ChildProcess:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     def _note_end(self) -> None:
-        status = os.waitid(os.P_PIDFD, self._handle, os.WEXITED)
-        assert status is not None
-        is_exit = status.si_code == os.CLD_EXITED
-        self.returncode = status.si_status if is_exit else -status.si_status
+        _, status, used = os.wait4(self.pid, 0)
+        self.returncode = os.waitstatus_to_exitcode(status)
+        self.usage = ProcessUsage(round((used.ru_utime + used.ru_stime) * 1000), used.ru_maxrss * 1024)
         asyncio.get_running_loop().remove_reader(self._handle)
         os.close(self._handle)
         self._ended.set()

@@ -17,6 +17,7 @@ from windlass.base.repeated_measurement import measure_until_stable, newest_firs
 from windlass.base.unnamed_files import unnamed_files
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _BLOCK_BYTES: Final = 512
 _IN_MEMORY: Final = b"tmpfs"
 _RESERVE_DIVISOR: Final = 8
@@ -57,6 +58,21 @@ def is_tree_above(roots: Collection[int], limit: int) -> bool:
         return sum(find().values()) + hidden_memory() > limit and are_above(find, limit)
     except TooMuchToMeasure:
         return True
+
+
+def measure_tree(root: int) -> tuple[int, int]:
+    """Returns the bytes that a process and its descendants use, where memory that processes share counts
+    once, and the milliseconds of processor time that they have used."""
+    pids = _resident_bytes_by_pid([root])
+    return sum(sum(_read_proportional_set_size(pid)) for pid in pids), sum(map(_processor_time, pids))
+
+
+def _processor_time(pid: int) -> int:
+    """Returns the milliseconds that a process and its children that have ended have used."""
+    with suppress(OSError, ValueError, IndexError):
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, words[11:15])) * 1000 // _TICKS_PER_SECOND
+    return 0
 
 
 def with_descendants(roots: Collection[int]) -> Collection[int]:

@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 from msgspec import Struct, field
 
+from windlass.builders.usage import BuildUsage
 from windlass.detect import RecipeSettings
 from windlass.engines.workload import Artifact
 
@@ -101,6 +102,8 @@ class Order(Struct, frozen=True, kw_only=True):
     """Most memory in MiB, on engines that limit each build."""
     uses_cache: bool = True
     """Whether the build may use steps that the engine has kept of earlier builds."""
+    usage: BuildUsage = field(default_factory=BuildUsage)
+    """What the build uses. The builder fills it in, also if the build fails."""
 
 
 Say = Callable[[str], None]

@@ -30,6 +30,7 @@ from windlass.api.answers import (
     send_answer,
 )
 from windlass.api.body import PAGING_PARAMETERS, PATCH_TYPES, NoBody, parse_body, parse_query
+from windlass.api.build_usage_reports import BuildUsageReportRequests
 from windlass.api.callers import Callers
 from windlass.api.executions import ExecutionSockets
 from windlass.api.git_requests import GitRequests
@@ -127,6 +128,7 @@ class App:
         self._runs = RunRequests(ctx, callers, (kind.run_api for kind in ctx.kinds.values() if kind.run_api))
         self._git_webhooks = GitWebhookRequests(ctx, callers)
         self._registry_webhooks = RegistryWebhookRequests(ctx, callers)
+        self._build_usage_reports = BuildUsageReportRequests(ctx, callers)
         self._served_hosts = ServedHostRequests(ctx, callers)
         self._account = AccountRequests(ctx, callers, callers.authenticator)
         metrics.gauge("streams", "Open event streams and websockets", lambda: len(self._streams))
@@ -233,6 +235,8 @@ class App:
             return await self._git_webhooks.answer(request, receive)
         if self._registry_webhooks.has(request.path):
             return await self._registry_webhooks.answer(request, receive)
+        if self._build_usage_reports.has(request.path):
+            return await self._build_usage_reports.answer(request)
         if self._served_hosts.has(request.path):
             return await self._served_hosts.answer(request)
         if self._account.has(request.path):

@@ -45,6 +45,7 @@ from windlass.docker.builds.leftover_steps import LeftSteps
 from windlass.docker.builds.progress import BuildProgress, parts_of
 from windlass.docker.builds.step_labels import label_names
 from windlass.docker.builds.step_scores import raised_scores
+from windlass.docker.builds.step_usage import measured
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import REFUSED_PREFIX, AnswerTooLong
 from windlass.docker.client.built_images import KEY_LABEL, SERVICE_LABEL, BuiltImages
@@ -220,17 +221,13 @@ class DockerBuilder:
             except BuildError as error:
                 if order.service in self._interrupted:
                     raise
-                write_line(
-                    f"{error}. BuildKit tries again: builds of others must not decide whether this one "
-                    "succeeds"
-                )
+                write_line(f"{error}. BuildKit tries again: builds of others must not decide about this one")
         return await self._make(order, read, write_line, uses_buildkit=kit, is_limited=not kit)
 
     async def _make(
         self, order: Order, read_dockerfile: _Read, write_line: Say, *, uses_buildkit: bool, is_limited: bool
     ) -> Artifact:
-        write_line(_default_shell(uses_buildkit))
-        for line in read_dockerfile.chosen.lines:
+        for line in (_default_shell(uses_buildkit), *read_dockerfile.chosen.lines):
             write_line(line)
         chosen, arguments = await self._check_bases(order, read_dockerfile, write_line)
         order = replace(order, arguments=arguments)
@@ -240,7 +237,8 @@ class DockerBuilder:
             undo.push_async_callback(lambda: asyncio.shield(self._remove_layers(progress, scope)))
             options = self._build_options(order, chosen, uses_buildkit, is_limited=is_limited)
             with self._retry_interrupted(order.service):
-                await self._send(chosen, {**options, "networkmode": network}, progress)
+                async with measured(self._docker, network, order.usage, uses_buildkit=uses_buildkit):
+                    await self._send(chosen, {**options, "networkmode": network}, progress)
             undo.pop_all()
         if progress.error:
             await self._remove_layers(progress, scope)

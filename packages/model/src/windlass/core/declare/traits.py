@@ -128,6 +128,21 @@ class RunResult(Shown):
     output: Annotated[list[str], Meta(description="The last lines that it wrote")] = []
 
 
+class BuildUsageShown(Shown):
+    """What the steps of a build used of their machine."""
+
+    cpu_seconds: Annotated[
+        float | None,
+        Meta(description="Processor time of all steps, in seconds; null if the engine does not say"),
+        example(41.5),
+    ] = None
+    peak_memory_bytes: Annotated[
+        int | None,
+        Meta(description="The most memory that the steps used at a time; null if the engine does not say"),
+        example(734003200),
+    ] = None
+
+
 class Deployment(Shown):
     """One attempt to change the state of a service. Includes the fields of the service's status."""
 
@@ -154,6 +169,10 @@ class Deployment(Shown):
     command: Annotated[Maybe[list[str]], Meta(description="The command, of one that ran once")] = absent
     run: Annotated[Maybe[RunResult], Meta(description="The result of what runs once")] = absent
     release: Annotated[Maybe[RunResult], Meta(description="The result of its release command")] = absent
+    build_usage: Annotated[
+        Maybe[BuildUsageShown],
+        Meta(description="What its build used; left out if nothing was built, or nothing was measured"),
+    ] = absent
     triggered_by: Annotated[str, example("Ada Lovelace")] = ""
     origin: str = "API"
     started_at: Annotated[Timestamp | None, example(None)] = None

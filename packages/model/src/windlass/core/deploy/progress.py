@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.builders.usage import BuildUsage
 from windlass.core.deploy.states import Do, Progress
 from windlass.core.words.events import Event
 from windlass.engines.workload import Artifact
@@ -121,6 +122,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     commit: CommitRecord | None = None
     """The deployed commit."""
     made: BuildResult | None = None
+    usage: BuildUsage | None = None
+    """What the build used; None if nothing was built, or nothing is known of it."""
     digest: str = ""
     of: str | None = None
     """The id of the deployment that is repeated or gone back to."""
@@ -212,3 +215,5 @@ class BuiltArtifact(Struct, frozen=True):
     commit: CommitRecord | None = None
     branch: str | None = None
     image_tag: str | None = None
+    usage: BuildUsage | None = None
+    """What the build used; None if an earlier build is used, or nothing is known of it."""

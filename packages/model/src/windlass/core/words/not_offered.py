@@ -28,10 +28,6 @@ _GITHUB_APP: Final = (
 _LINKS: Final = "Windlass knows that an application uses a database by its variables: change or delete those"
 _ACCEPTING: Final = "An invited person becomes a member by signing in with the invited address"
 _ADDRESSES: Final = "Windlass calls others from your own machines, with their addresses"
-_BUILD_REPORTS: Final = (
-    "Windlass does not measure the processor and memory that a build uses, so that it has nothing to report: "
-    "deploymentHistoryV2 has the duration of each deployment"
-)
 
 NOT_OFFERED: Final[Mapping[str, Sequence[str]]] = {
     _BILLING: (
@@ -109,7 +105,6 @@ NOT_OFFERED: Final[Mapping[str, Sequence[str]]] = {
     _LINKS: ("DELETE /database/{}/application/{}",),
     _ACCEPTING: ("POST /organization/{}/inviteMember/{}",),
     _ADDRESSES: ("GET /ips",),
-    _BUILD_REPORTS: ("POST /environment/{}/deploymentBuildUsageReport",),
     _MACHINES: (
         *(f"GET /{provider}/clusterFeature" for provider in ("aws", "azure", "gcp", "scaleway")),
         "GET /aws/instanceType",

@@ -196,6 +196,7 @@ class NativeBuilder:
             step_limits=self._step_limits,
             org=order.org,
             environment=order.environment,
+            usage=order.usage,
         )
 
     def _begin(

@@ -7,8 +7,9 @@ cannot write to these caches. Instances have read-only access to the result of a
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,11 +22,15 @@ from windlass.base.isolation.step import StepRequest
 from windlass.base.isolation.step_launcher import StepLauncher
 from windlass.base.isolation.users import change_owner, give_ours
 from windlass.base.marks import mark_of
+from windlass.base.process_memory import measure_tree
 from windlass.base.step_limits import StepLimits
 from windlass.builders.builder import BuildError
+from windlass.builders.usage import BuildUsage
 
 _MAX_MEMORY: Final = 8 << 30
 _MAX_FILE_BYTES: Final = 8 << 30
+_MEASURE_INTERVAL: Final = 1.0
+"""The seconds between two measurements of the memory of the steps of a build."""
 
 
 class BuildStep(NamedTuple):
@@ -50,9 +55,12 @@ class Cells:
         step_limits: StepLimits | None = None,
         org: str = "",
         environment: str = "",
+        usage: BuildUsage | None = None,
     ) -> None:
         """Defines the cells of one build. All cells of the same `owner`, such as a service, run as the same
-        system user. `step_limits` apply to all steps in the `environment` of the organization `org`."""
+        system user. `step_limits` apply to all steps in the `environment` of the organization `org`. `usage`
+        is what the steps use together."""
+        self.usage = usage or BuildUsage()
         self._isolation, self._name, self._org = isolation, f"builds of {owner}", org or owner
         self._environment = environment
         self.step_limits = step_limits or StepLimits(temporary)
@@ -64,6 +72,8 @@ class Cells:
         """Folders and files that steps may read, in addition to the system's."""
         self._kept = tuple(kept_paths)
         """Caches that steps may write to. Their files belong to the user of earlier steps."""
+        self._cpu_so_far: dict[int, int] = {}
+        """Milliseconds of processor time of the running steps when they were last measured."""
         self.pids: set[int] = set()
         """The first process id of each running step."""
 
@@ -77,6 +87,7 @@ class Cells:
         async with self.step_limits.of(self._org, self._environment) as steps:
             before = steps.kills()
             async with (
+                self._measured(),
                 self._start(step, steps.groups) as (process, ends_all),
                 steps.watched(process),
             ):
@@ -95,12 +106,48 @@ class Cells:
                 )
 
     @asynccontextmanager
+    async def _measured(self) -> AsyncIterator[None]:
+        """Measures the memory of the steps during the block, now and then."""
+        measuring = asyncio.create_task(self._measure_memory())
+        try:
+            yield
+        finally:
+            measuring.cancel()
+            await asyncio.gather(measuring, return_exceptions=True)
+
+    async def _measure_memory(self) -> None:
+        while True:
+            await asyncio.sleep(_MEASURE_INTERVAL)
+            pids = tuple(self.pids)
+            measured = await subprocesses.in_thread(_measure_trees, pids)
+            self.usage.note_memory(sum(memory for memory, _ in measured))
+            self._cpu_so_far |= {pid: cpu for pid, (_, cpu) in zip(pids, measured, strict=True)}
+
+    @asynccontextmanager
+    async def _counted(self) -> AsyncIterator[Callable[[ChildProcess], None]]:
+        """Yields a function that takes a process. Adds what the process used, once it has ended."""
+        counted: list[ChildProcess] = []
+        try:
+            yield counted.append
+        finally:
+            for process in counted:
+                # The kernel does not count the processes of a step that was killed.
+                cpu_so_far = self._cpu_so_far.pop(process.pid, 0)
+                if process.usage is not None:
+                    self.usage.add_cpu(max(process.usage.cpu_ms, cpu_so_far))
+                    self.usage.note_memory(process.usage.largest_bytes)
+
+    @asynccontextmanager
     async def _start(
         self, step: BuildStep, groups: Sequence[str]
     ) -> AsyncIterator[tuple[ChildProcess, bool]]:
         cell = await subprocesses.in_thread(self.cell, step.operators)
         if cell is None:
-            async with subprocesses.running(step.argv, cwd=step.folder, env=step.environment) as process:
+            async with (
+                self._counted() as count,
+                subprocesses.running(step.argv, cwd=step.folder, env=step.environment) as process,
+            ):
+                count(process)
                 cgroups.enter(groups, process.pid)
                 yield process, False
             return
@@ -111,7 +158,11 @@ class Cells:
             cell=cell,
             groups=groups,
         )
-        async with self.launcher.running(request, self._org, self._environment) as started:
+        async with (
+            self._counted() as count,
+            self.launcher.running(request, self._org, self._environment) as started,
+        ):
+            count(started)
             yield started, cell["processes"]
 
     def cell(self, environment: Mapping[str, str]) -> Cell | None:
@@ -136,6 +187,10 @@ class Cells:
             shared_memory=self.step_limits.memory << 20,
             mark=mark_of(self._temporary),
         )
+
+
+def _measure_trees(pids: Collection[int]) -> list[tuple[int, int]]:
+    return [measure_tree(pid) for pid in pids]
 
 
 def _named_files(environment: Mapping[str, str], own_files: Sequence[Path]) -> Iterator[str]:

@@ -112,7 +112,7 @@ class Pages:
         all other requests."""
         if path != "/" or method not in {"GET", "HEAD"}:
             return None
-        return self._home if _accepts_html(accept) else self._root
+        return self._home if accepts_html(accept) else self._root
 
     async def _lead_to_console(self) -> Rendered:
         return 302, b"", _TEXT, ((b"location", b"/console/"), (b"vary", b"accept"))
@@ -166,7 +166,7 @@ class Pages:
         return 200, encode((await self._signer()).jwks()), _JSON, ()
 
 
-def _accepts_html(accept: bytes) -> bool:
+def accepts_html(accept: bytes) -> bool:
     """Returns whether the header lists text/html. `*/*` alone does not indicate a browser."""
     for part in accept.lower().split(b","):
         kind, *parameters = (word.strip() for word in part.split(b";"))

@@ -222,7 +222,7 @@ class Ledger:
         its reserved host names."""
         details = particulars(current)
         details.made, details.commit, details.branch = built.made, built.commit, built.branch
-        details.image_tag, details.digest = built.image_tag, digest
+        details.image_tag, details.digest, details.usage = built.image_tag, digest, built.usage
         if not details.command:  # a rollback never goes back to a command
             await keep_inputs(self.ctx, tx, current, kept_inputs)
         if current.status == Progress.BUILDING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from windlass.base.clock import stamp
+from windlass.builders.usage import BuildUsage
 from windlass.control.context.call import Call
 from windlass.control.records.deployments import particulars
 from windlass.control.records.reachability import LOST_SERVER_REASON
@@ -54,6 +55,8 @@ def shown_deployment(
         own["image_tag"] = details.image_tag
         if details.made and (digest := digest_of(details.made.artifact.ref)):
             own["image_digest"] = digest
+    if details.usage:
+        own["build_usage"] = shown_usage(details.usage)
     if details.purpose:
         own["purpose"] = details.purpose
     if details.command:
@@ -67,6 +70,13 @@ def shown_deployment(
     if details.sub_action:
         own["status_details"] = details_of(status.state, details.sub_action)
     return {**shown_status(call, service, status, freshness), **own}
+
+
+def shown_usage(usage: BuildUsage) -> Document:
+    return {
+        "cpu_seconds": None if usage.cpu_ms is None else usage.cpu_ms / 1000,
+        "peak_memory_bytes": usage.peak_memory,
+    }
 
 
 def _lost_reason(deployment: DeploymentRow, status: StatusRow) -> str:

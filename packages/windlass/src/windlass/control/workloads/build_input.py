@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 
 from msgspec import Struct, field
 
+from windlass.builders.usage import BuildUsage
 from windlass.control.context.log_store import DeploymentLog
 from windlass.control.records.deployment_inputs import InputRows
 from windlass.core.deploy.progress import CommitRecord
@@ -35,6 +36,8 @@ class BuildInput(Struct, frozen=True, kw_only=True):
     """The fetched commit, which is filled in before the build begins."""
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
     """A context manager that suspends the build's time limit while the build waits for other builds."""
+    usage: BuildUsage = field(default_factory=BuildUsage)
+    """What the build uses, which is filled in while it builds."""
     cleanup: AsyncExitStack | None = None
     """Clean-up actions, which run once the success of the build is recorded. If None, a build cleans up at
     its end."""

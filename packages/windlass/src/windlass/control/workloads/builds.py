@@ -175,6 +175,7 @@ async def _build_commit(ctx: Context, build_input: BuildInput, commit: str, fold
         cpu=advanced["build.cpu_max_in_milli"],
         memory=advanced["build.ram_max_in_gib"] * 1024,
         uses_cache=not advanced["build.disable_buildkit_cache"],
+        usage=build_input.usage,
     )
     place = await ctx.places.of(service.id)
     artifact = await place.builder.find(service.id, order.key)

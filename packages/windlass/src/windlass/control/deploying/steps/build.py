@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from windlass.base.slot_waits import waiting
 from windlass.builders.builder import BuildError
+from windlass.builders.usage import BuildUsage
 from windlass.control.deploying.freezing import build_input_of, freeze_to_start
 from windlass.control.deploying.ledger import Ledger
 from windlass.control.deploying.retry_later import wait_while_unavailable
@@ -34,32 +35,35 @@ async def build(ledger: Ledger) -> None:
 
 async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
     ctx, deployment = ledger.ctx, ledger.deployment
-    say, fetched = ledger.say, FetchedCommit()
+    say, fetched, usage = ledger.say, FetchedCommit(), BuildUsage()
     try:
         build_input = await build_input_of(ledger, particulars(deployment), say)
-        build_input = replace(build_input, fetched=fetched, cleanup=cleanup)
+        build_input = replace(build_input, fetched=fetched, usage=usage, cleanup=cleanup)
         ctx.logs.masks.add(deployment.id, build_input.inputs.hidden)
         # Reading all variables and the build itself take long, so pending requests are served in between.
         await asyncio.sleep(0)
         for warning in build_input.inputs.warnings:
             say(warning)
         built, workload = await _prepare(ledger, build_input)
+        built = replace(built, usage=usage if usage.is_known else None)
         await ctx.point("built")
         await freeze_to_start(ledger, workload, built, build_input.inputs.digest, build_input.rows)
     except (BuildError, GitError, EngineError, UnresolvableVariable, TimeoutError) as error:
         message = reason_of(error, *_time_limit(ledger))
         say(f"Failed: {message}")
-        await _note_commit(ledger, fetched)
+        await _note_failed_build(ledger, fetched, usage)
         await ledger.fail(message, State.BUILD_ERROR)
 
 
-async def _note_commit(ledger: Ledger, fetched_commit: FetchedCommit) -> None:
-    """Records the commit of a failed build. A successful build records it with its result."""
+async def _note_failed_build(ledger: Ledger, fetched_commit: FetchedCommit, usage: BuildUsage) -> None:
+    """Records the commit of a failed build, and what it used. A successful build records them with its
+    result."""
 
     async def write(tx: Tx) -> None:
         current = await ledger.current(tx)
         details = particulars(current)
         details.commit, details.branch = fetched_commit.commit, fetched_commit.branch
+        details.usage = usage if usage.is_known else None
         await move(tx, current, Progress(current.status), details)
 
     if fetched_commit.commit:

@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { now } from "../clock.js";
 import { loadDocument } from "../document.js";
 import { h } from "../dom.js";
-import { ago, clockTime, duration, exactTime } from "../format.js";
+import { ago, bytes, clockTime, duration, exactTime } from "../format.js";
 import { follow } from "../live.js";
 import { button, copyButton, facts, head, outside, panel, say, stale } from "../parts.js";
 import { act, commitLine, enterOrganizationOf, rollBack } from "../services.js";
@@ -75,6 +75,7 @@ export function render(state, place) {
     deployment.status === "FAILED" && failure(deployment.message, { path, environment: service.environment.id, name: service.name, deployments, place }),
     deployment.status !== "FAILED" && deployment.message && panel(null, h("p", {}, deployment.message)),
     story(state),
+    usage(deployment),
     run(deployment),
   ];
 }
@@ -108,6 +109,14 @@ function story({ deployment, lines }) {
 
 function logLine(line) {
   return h("div", { key: line.id }, h("time", { class: "muted", datetime: line.created_at, title: exactTime(line.created_at) }, clockTime(line.created_at)), " ", coloured(line.message));
+}
+
+// What the steps of the build used, where the engine measures it.
+function usage({ build_usage: used }) {
+  return used && panel(text.usage, facts([
+    [text.cpu, used.cpu_seconds === null ? text.unmeasured : text.seconds(used.cpu_seconds)],
+    [text.memory, used.peak_memory_bytes === null ? text.unmeasured : bytes(used.peak_memory_bytes)],
+  ]));
 }
 
 function run(deployment) {
