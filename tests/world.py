@@ -42,6 +42,7 @@ from windlass.control.kinds.service_kind import AnyKind
 from windlass.control.records.sole_organization import note_sharing
 from windlass.core.declare.registry import Registry
 from windlass.engines.servers import Servers
+from windlass.helm.kind import HelmKind
 from windlass.install.installation import Installation, install
 from windlass.install.parts import Parts
 from windlass.store import CLUSTER_PREFIX
@@ -104,6 +105,8 @@ class NoWayOut:
 
 
 NO_WAY_OUT = NoWayOut()
+HELM_PROGRAM = "/usr/bin/helm"
+"""Where the machine of a test has Helm, unless the test says something else."""
 
 
 class World:
@@ -386,10 +389,11 @@ def _installed_kinds() -> Mapping[str, AnyKind]:
 
 def _with_programs(kinds: Mapping[str, AnyKind], programs: Programs) -> Mapping[str, AnyKind]:
     """No test starts the programs of its machine, unless it says so."""
-    return {
-        name: TerraformKind(programs) if isinstance(kind, TerraformKind) else kind
-        for name, kind in kinds.items()
+    given: dict[type[AnyKind], Callable[[], AnyKind]] = {
+        TerraformKind: lambda: TerraformKind(programs),
+        HelmKind: lambda: HelmKind(lambda: HELM_PROGRAM),
     }
+    return {name: given.get(type(kind), lambda kind=kind: kind)() for name, kind in kinds.items()}
 
 
 def _put_database(file: Path) -> None:

@@ -44,8 +44,7 @@ the service has the same settings. The service itself shows the keys that were c
 `advanced_settings`.
 
 A setting that acts *with the next deployment* makes the service `OUT_OF_DATE` until it is deployed. One that
-acts *with the next build* changes nothing of what runs. Windlass runs no Helm charts: their keys and defaults
-are answered at `/defaultHelmAdvancedSettings` only.
+acts *with the next build* changes nothing of what runs.
 
 ## Settings that act
 

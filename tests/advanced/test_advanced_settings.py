@@ -14,16 +14,16 @@ from windlass.core.settings.cluster_settings import OF_CLUSTERS
 from windlass.core.settings.service_settings import (
     OF_APPLICATIONS,
     OF_CONTAINERS,
-    OF_HELM_CHARTS,
     OF_JOBS,
     TABLE,
 )
 from windlass.core.settings.setting import SettingsOfKind
+from windlass.helm.families.helm_defaults import OF_CHARTS
 from windlass.terraform.families.terraform import OF_TERRAFORM
 
 GRACE = "deployment.termination_grace_period_seconds"
 STRATEGY = "deployment.update_strategy.type"
-ALL = (OF_APPLICATIONS, OF_CONTAINERS, OF_JOBS, OF_HELM_CHARTS, OF_TERRAFORM, OF_CLUSTERS)
+ALL = (OF_APPLICATIONS, OF_CONTAINERS, OF_JOBS, OF_CHARTS, OF_TERRAFORM, OF_CLUSTERS)
 JOB = {
     "source": {"image": {"image_name": "acme/report", "tag": "1.0"}},
     "schedule": {"on_start": {"arguments": ["migrate"]}},

@@ -15,7 +15,11 @@ from windlass.builders.usage import BuildUsage
 from windlass.engines.workload import Artifact
 from windlass.sources.git import GitCommit, GitError, GitSource
 
-FILES_OF_EXAMPLES = {"Dockerfile": "FROM scratch\n", "values.yaml": ""}
+FILES_OF_EXAMPLES = {
+    "Dockerfile": "FROM scratch\n",
+    "values.yaml": "",
+    "Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+}
 """The files that the examples of questions about files name."""
 
 

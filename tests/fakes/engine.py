@@ -22,6 +22,7 @@ from windlass.engines.engine import (
     VolumeLost,
     ignore_lost_lines,
 )
+from windlass.engines.namespace_access import NamespaceCredential
 from windlass.engines.registries import PullRequest, RegistryLogin
 from windlass.engines.rollout.engine import RolloutEngine
 from windlass.engines.rollout.listeners import ListeningPort
@@ -133,6 +134,18 @@ class FakeEngine(RolloutEngine):
         self._sink: Sink = lambda service, lines: None
         self.comes_back: Missed = ignore_lost_lines
         """Tells that it was away, and that notices may have been missed."""
+
+    async def namespace_credential(
+        self, environment: str, org: str, *, seconds: float, has_whole_cluster: bool
+    ) -> NamespaceCredential:
+        """It stands for a Kubernetes cluster, too."""
+        self._answer()
+        return NamespaceCredential(
+            server="https://127.0.0.1:1",
+            ca_certificate="",
+            token=f"{org} {seconds:g} {has_whole_cluster}",
+            namespace=f"wl-{environment}",
+        )
 
     async def shared_network(self) -> str:
         return self.shares

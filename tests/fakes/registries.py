@@ -1,4 +1,4 @@
-"""Registries for tests: at every address, with one image that has any name, and nothing else in the world."""
+"""Registries for tests: at every address, with one image that has any name, and a chart; nothing else."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ DIGEST = f"sha256:{'d' * 64}"
 class FakeRegistries(NoWayOut):
     async def send(self, method: str, url: str, *rest: Any, **options: Any) -> HttpResult:
         path = urlsplit(url).path
+        if path.endswith("/index.yaml"):
+            chart = [{"version": "1.4.2", "urls": ["shop-1.4.2.tgz"]}]
+            return HttpResult(200, {}, json.dumps({"entries": {"shop": chart}}).encode(), False, 1)
         if not path.startswith("/v2/"):
             return await super().send(method, url, *rest, **options)
         answer: dict[str, Any] = {}

@@ -97,13 +97,13 @@ async def test_an_action_without_a_handler_fails_the_start(database_url: str) ->
 
 
 def test_names_in_other_forms_follow_from_the_name_of_a_family() -> None:
-    family = Family("helmRepository", Box, parent=project)
-    assert (family.segment, family.param) == ("helmRepository", "helm_repository_id")
-    assert (family.title, family.group) == ("HelmRepository", "HelmRepositories")
+    family = Family("toolRepository", Box, parent=project)
+    assert (family.segment, family.param) == ("toolRepository", "tool_repository_id")
+    assert (family.title, family.group) == ("ToolRepository", "ToolRepositories")
     assert [
         operation.id
-        for operation in registry_of(*find_declarations(), family).handled_by("helmRepository.list")
-    ] == ["listHelmRepositories"]
+        for operation in registry_of(*find_declarations(), family).handled_by("toolRepository.list")
+    ] == ["listToolRepositories"]
 
 
 def test_structs_of_put_and_patch_are_built_when_they_are_first_needed() -> None:

@@ -60,7 +60,6 @@ class EnvironmentHistoryEntry(Shown):
     status: Annotated[str, Meta(description="Combined state of its services"), example("DEPLOYED")]
     origin: Annotated[str, example("API")]
     triggered_by: Annotated[str, example("Ada Lovelace")]
-    helms: list[Any] = []
 
 
 class AuditingData(Shown):
@@ -224,7 +223,6 @@ class StageStatuses(Shown):
     """The statuses of the services of one stage."""
 
     stage: StageShown
-    helms: list[Status] = []
 
 
 class EnvironmentStageStatuses(Shown):

@@ -153,13 +153,8 @@ class EnvironmentStatus(Shown):
     deployment_requests_count: int = 0
 
 
-UNSUPPORTED_LISTS = ("helms",)
-"""Names of service lists that clients expect although Windlass does not have these families."""
-
-
 class EnvironmentStatuses(Shown):
     environment: EnvironmentStatus
-    helms: list[Status] = []
 
 
 class EnvironmentChanges(EnvironmentStatuses):

@@ -171,6 +171,18 @@ class RegistryClient:
             raise self._failures.not_a_registry("it returns no digest of an image")
         return digest
 
+    async def manifest(self, name: str, reference: str, accept: str) -> bytes:
+        """Returns the manifest of an artifact that is not necessarily an image, by its tag or digest."""
+        scope = f"repository:{name}:pull"
+        path = f"/v2/{name}/manifests/{quote(reference, safe=':')}"
+        return (await self._send_request("GET", path, scope, f"{name}:{reference}", accept)).body
+
+    def blob_request(self, name: str, digest: str) -> tuple[str, Mapping[str, str]]:
+        """Returns the address of a blob, and the headers with which its download begins. `manifest` of the
+        same artifact comes before, because it gets the authorization."""
+        header = self._authorization.get(f"repository:{name}:pull")
+        return f"{self._api}/v2/{name}/blobs/{digest}", {"Authorization": header} if header else {}
+
     async def _ask_limit(self) -> None:
         try:
             await self.digest(_LIMIT_IMAGE, "latest")

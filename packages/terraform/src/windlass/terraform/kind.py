@@ -359,7 +359,7 @@ def _added_fields(spec: Terraform, row: Row | None) -> Document:
 
 async def _approved_version(tx: Tx, service: Row, plan_id: str) -> ChosenVersion:
     """Returns the version that applies the plan of a deployment."""
-    plan, planned = await tx.terraform.plan(plan_id), await tx.deployments.get(plan_id)
+    plan, planned = await tx.plans.get(plan_id), await tx.deployments.get(plan_id)
     if plan is None or planned is None or plan.service != service.id:
         raise Missing(
             "plan_id: choose a deployment of this service that has a plan: GET …/plan shows the newest"

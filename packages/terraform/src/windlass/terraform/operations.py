@@ -28,7 +28,8 @@ from windlass.core.words.events import Event
 from windlass.core.words.masking import Mask
 from windlass.launch.terraform import PLAN_ONLY
 from windlass.store import NEVER, Reads, Tx
-from windlass.store.tables.terraform import StateVersion, StoredPlan
+from windlass.store.tables.plans import StoredPlan
+from windlass.store.tables.terraform import StateVersion
 from windlass.terraform.families.shapes import TerraformRemoval
 from windlass.terraform.families.state_shapes import PlanQuery, RestoreRequest
 from windlass.terraform.families.terraform import Terraform, terraform
@@ -139,7 +140,7 @@ async def list_plans(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
     asked = call.asked(PlanQuery).deployment_id
-    plans = await source.terraform.plans(service.id)
+    plans = await source.plans.of(service.id)
     chosen = [plan for plan in plans if asked in (None, UNSET, plan.deployment)]
     return Reply(results([encode(await _shown_plan(ctx, source, plan)) for plan in chosen]))
 

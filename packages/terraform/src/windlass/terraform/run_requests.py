@@ -150,7 +150,7 @@ async def _read_state(ctx: Context, run: DeploymentRow, arguments: str) -> bytes
 
 async def _read_plan(ctx: Context, run: DeploymentRow, arguments: str) -> bytes:
     """Returns the plan that this run is to apply. A run cannot read other plans."""
-    plan = await ctx.store.reads.terraform.plan(arguments)
+    plan = await ctx.store.reads.plans.get(arguments)
     if plan is None or plan.service != run.service or particulars(run).of != arguments:
         raise Missing("Make a new plan, and apply that: this one is not kept any more")
     record = plan_record(ctx, plan)

@@ -24,8 +24,9 @@ from windlass.control.records.deployments import particulars
 from windlass.core.declare.document import Document
 from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS
 from windlass.store import DeploymentRow, Reads, Row, Tx
+from windlass.store.tables.plans import StoredPlan
 from windlass.store.tables.sealed import PLAN, RESOURCES, STATE
-from windlass.store.tables.terraform import StateLock, StateVersion, StoredPlan
+from windlass.store.tables.terraform import StateLock, StateVersion
 from windlass.terraform.settings import TerraformSettings
 from windlass.terraform.state_files import BadState, StateFile, read_state
 
@@ -257,9 +258,7 @@ async def put_plan(
     """Stores the plan of a deployment. A repeated request replaces the plan."""
     owner = PLAN.owner(org=run.org, service=run.service, deployment=run.id)
     sealed = ctx.encryption.encrypt(msgspec.msgpack.encode(record), *owner)
-    await tx.terraform.put_plan(
-        StoredPlan(run.id, run.org, run.service, tx.now, *counts, sealed), MAX_KEPT_PLANS
-    )
+    await tx.plans.put(StoredPlan(run.id, run.org, run.service, tx.now, *counts, sealed), MAX_KEPT_PLANS)
 
 
 def plan_record(ctx: Context, plan: StoredPlan) -> PlanRecord:

@@ -38,6 +38,7 @@ from windlass.store.tables.names import NameChanges, NameTable
 from windlass.store.tables.owners import OwnerChanges, OwnerTable
 from windlass.store.tables.passkeys import PasskeyChanges, PasskeyTable
 from windlass.store.tables.people import PeopleChanges, PeopleTable
+from windlass.store.tables.plans import PlanChanges, PlanTable
 from windlass.store.tables.receivers import ReceiverChanges, ReceiverTable
 from windlass.store.tables.registry_webhooks import RegistryWebhookChanges, RegistryWebhookTable
 from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
@@ -65,7 +66,7 @@ class Reads:
         "counters", "deletions", "deliveries", "deployment_inputs", "deployment_stages", "deployments",
         "events", "facts", "git_pushes", "git_webhooks", "idempotency", "identities", "image_pushes",
         "job_outputs", "key_holders", "links", "lists", "names", "owners", "passkeys", "people",
-        "receivers", "registry_webhooks", "resources", "runs", "sealed", "second_factors", "session",
+        "plans", "receivers", "registry_webhooks", "resources", "runs", "sealed", "second_factors", "session",
         "statuses", "terraform", "timetables", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
@@ -98,6 +99,7 @@ class Reads:
         self.owners = OwnerTable(session)
         self.passkeys = PasskeyTable(session)
         self.people = PeopleTable(session)
+        self.plans = PlanTable(session)
         self.receivers = ReceiverTable(session)
         self.registry_webhooks = RegistryWebhookTable(session)
         self.resources = ResourceTable(session)
@@ -148,6 +150,7 @@ class Tx(Reads):
     owners: OwnerChanges
     passkeys: PasskeyChanges
     people: PeopleChanges
+    plans: PlanChanges
     receivers: ReceiverChanges
     registry_webhooks: RegistryWebhookChanges
     resources: ResourceChanges
@@ -192,6 +195,7 @@ class Tx(Reads):
         self.owners = OwnerChanges(changing)
         self.passkeys = PasskeyChanges(changing)
         self.people = PeopleChanges(changing)
+        self.plans = PlanChanges(changing)
         self.receivers = ReceiverChanges(changing)
         self.registry_webhooks = RegistryWebhookChanges(changing)
         self.resources = ResourceChanges(changing)
@@ -279,6 +283,7 @@ class Tx(Reads):
             self.identities, self.volumes, self.names, self.tokens, self.branch_heads, self.terraform,
             self.timetables, self.runs, self.job_outputs, self.git_pushes, self.certificates,
             self.deployment_stages, self.deployment_inputs, self.registry_webhooks, self.image_pushes,
+            self.plans,
         ):  # fmt: skip
             await table.forget(id)
         cluster = await self.statuses.remove(id)

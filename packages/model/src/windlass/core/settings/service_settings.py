@@ -23,7 +23,7 @@ _Page = Annotated[str, Meta(max_length=16_384)]
 _Text = Annotated[str, Meta(max_length=65_536)]
 
 _PROGRAMS, _ROUTED, _BUILT, _ALL = "AC", "ACH", "AJ", "ACJT"
-"""The letters of kinds of service: applications, containers, Helm charts, jobs, and T for modules."""
+"""The letters of kinds of service: applications, containers, jobs, H for charts and T for modules."""
 
 
 def _row(
@@ -361,4 +361,3 @@ def rows_of(letter: str) -> tuple[AdvancedSetting, ...]:
 OF_APPLICATIONS: Final = settings_of_kind("Application", rows_of("A"))
 OF_CONTAINERS: Final = settings_of_kind("Container", rows_of("C"))
 OF_JOBS: Final = settings_of_kind("Job", rows_of("J"))
-OF_HELM_CHARTS: Final = settings_of_kind("Helm", rows_of("H"))

@@ -26,7 +26,6 @@ from windlass.core.declare.document import Document
 from windlass.core.declare.queries import PastDeploymentsQuery
 from windlass.core.deploy.states import Progress
 from windlass.families.deployment_history import HistoryQuery, StagesHistoryQuery
-from windlass.families.environment import UNSUPPORTED_LISTS
 from windlass.store import NEVER, DeploymentRow, Reads, Row
 
 # One service
@@ -140,9 +139,7 @@ def _unknown_start(where: str) -> Invalid:
 
 
 def _environment_entry(ctx: Context, call: Call, environment: str, group: Group) -> Document:
-    lists: dict[str, list[Document]] = {
-        name: [] for name in (*UNSUPPORTED_LISTS, *(f"{family}s" for family in ctx.kinds))
-    }
+    lists: dict[str, list[Document]] = {f"{family}s": [] for family in ctx.kinds}
     for past in group:
         lists[f"{past.service.family}s"].append(_part(ctx, call, past))
     status = call.dialect.exact(state_of(group))

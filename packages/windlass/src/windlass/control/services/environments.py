@@ -44,7 +44,7 @@ from windlass.core.deploy.states import State, together
 from windlass.core.words.audit import origin_of
 from windlass.core.words.naming import with_article
 from windlass.families.cluster import Cluster, cluster
-from windlass.families.environment import UNSUPPORTED_LISTS, Environment, environment
+from windlass.families.environment import Environment, environment
 from windlass.store import Reads, Row, StatusRow, Tx
 
 
@@ -251,12 +251,12 @@ class Statuses(Struct, frozen=True):
 
     @property
     def document(self) -> Document:
-        return {**dict.fromkeys(UNSUPPORTED_LISTS, ()), "environment": self.environment, **self.services}
+        return {"environment": self.environment, **self.services}
 
 
 async def statuses_of(ctx: Context, reads: Reads, call: Call, environment: Row) -> Statuses:
     own = await status_of_environment(ctx, reads, call, environment)
-    services: dict[str, list[Document]] = {name: [] for name in UNSUPPORTED_LISTS}
+    services: dict[str, list[Document]] = {}
     for family in ctx.kinds:
         rows = await reads.resources.of_parent(environment.id, family)
         services[f"{family}s"] = await whole_statuses(ctx, call, rows)

@@ -1,4 +1,4 @@
-"""The state of Terraform services: sealed versions, the lock, and plans.
+"""The state of Terraform services: sealed versions, and the lock.
 
 A version never changes, except that its list of resources is added later.
 """
@@ -41,22 +41,8 @@ class StateLock(Struct, frozen=True, gc=False):
     """The lock information that Terraform has sent, which is returned to it."""
 
 
-class StoredPlan(Struct, frozen=True, gc=False):
-    """The stored plan of a deployment."""
-
-    deployment: str
-    org: str
-    service: str
-    created: int
-    added: int
-    changed: int
-    destroyed: int
-    sealed: bytes
-
-
 _VERSION: Final = columns(StateVersion)
 _LOCK: Final = columns(StateLock)
-_PLAN: Final = columns(StoredPlan)
 
 NEWEST: Final = f"SELECT {_VERSION} FROM terraform_state WHERE service = $1 ORDER BY number DESC LIMIT 1"
 VERSION: Final = f"SELECT {_VERSION} FROM terraform_state WHERE service = $1 AND number = $2"
@@ -69,19 +55,8 @@ DELETE_UP_TO: Final = "DELETE FROM terraform_state WHERE service = $1 AND number
 GET_LOCK: Final = f"SELECT {_LOCK} FROM terraform_lock WHERE service = $1"
 ADD_LOCK: Final = f"INSERT INTO terraform_lock ({_LOCK}) VALUES ({places(7)})"
 DELETE_LOCK: Final = "DELETE FROM terraform_lock WHERE service = $1"
-GET_PLAN: Final = f"SELECT {_PLAN} FROM terraform_plan WHERE deployment = $1"
-PLANS: Final = f"SELECT {_PLAN} FROM terraform_plan WHERE service = $1 ORDER BY created DESC"
-PUT_PLAN: Final = f"""
-INSERT INTO terraform_plan ({_PLAN}) VALUES ({places(8)})
-ON CONFLICT (deployment) DO UPDATE SET created = excluded.created, added = excluded.added,
-changed = excluded.changed, destroyed = excluded.destroyed, sealed = excluded.sealed"""
-DELETE_OLD_PLANS: Final = """
-DELETE FROM terraform_plan WHERE service = $1 AND deployment NOT IN (
-    SELECT deployment FROM terraform_plan WHERE service = $2 ORDER BY created DESC LIMIT $3
-)"""
 DELETE_OF_SERVICE: Final = tuple(
-    f"DELETE FROM {table} WHERE service = $1"
-    for table in ("terraform_state", "terraform_lock", "terraform_plan")
+    f"DELETE FROM {table} WHERE service = $1" for table in ("terraform_state", "terraform_lock")
 )
 
 
@@ -89,11 +64,6 @@ def _lock(row: Sequence[Any]) -> StateLock:
     """Converts a row to a lock. The databases return bytes as different types."""
     values: Any = (*row[:-1], bytes(row[-1]))
     return StateLock(*values)
-
-
-def _plan(row: Sequence[Any]) -> StoredPlan:
-    values: Any = (*row[:-1], bytes(row[-1]))
-    return StoredPlan(*values)
 
 
 class TerraformTable(Table):
@@ -126,14 +96,6 @@ class TerraformTable(Table):
         row = await self._session.one(GET_LOCK, service)
         return _lock(row) if row else None
 
-    async def plan(self, deployment: str) -> StoredPlan | None:
-        row = await self._session.one(GET_PLAN, deployment)
-        return _plan(row) if row else None
-
-    async def plans(self, service: str) -> list[StoredPlan]:
-        """Returns the stored plans of a service, the newest first."""
-        return [_plan(row) for row in await self._session.all(PLANS, service)]
-
 
 class TerraformChanges(TerraformTable):
     __slots__ = ()
@@ -153,11 +115,6 @@ class TerraformChanges(TerraformTable):
 
     async def release_lock(self, service: str) -> None:
         await self._session.all(DELETE_LOCK, service)
-
-    async def put_plan(self, plan: StoredPlan, keep_count: int) -> None:
-        """Stores a plan, and removes all but the last `keep_count` plans of its service."""
-        await self._session.all(PUT_PLAN, *(getattr(plan, name) for name in StoredPlan.__struct_fields__))
-        await self._session.all(DELETE_OLD_PLANS, plan.service, plan.service, keep_count)
 
     async def forget(self, service: str) -> None:
         for statement in DELETE_OF_SERVICE:

@@ -1,4 +1,4 @@
-"""The connection of a Terraform run to its Windlass server. If that server is gone, requests go to another
+"""The connection of a run to its Windlass server. If that server is gone, requests go to another
 server of the same engine."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RunServer:
         return len(self._urls) > 1
 
     def greet(self) -> None:
-        """Checks that the server is reachable before the run begins. A later error message of the Terraform
+        """Checks that the server is reachable before the run begins. A later error message of the
         program would be less specific."""
         self.send("GET", "/run", timeout=FIRST_OUTAGE_TIMEOUT)
 
@@ -73,7 +73,7 @@ class RunServer:
             time.sleep(_RETRY_PAUSE)
 
     def pass_on(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        """Forwards a request of the Terraform program and returns the status and the response. The program
+        """Forwards a request of the program and returns the status and the response. The program
         repeats a request after status 503."""
         try:
             return 200, self._ask_all(method, path, body, headers)
@@ -112,7 +112,7 @@ class RunServer:
 
 
 def is_socket(url: str) -> bool:
-    """Returns whether the address is a Unix socket. The Terraform program cannot connect to such an
+    """Returns whether the address is a Unix socket. Other programs cannot connect to such an
     address."""
     return url.startswith(_SOCKET_SCHEME)
 
@@ -151,7 +151,7 @@ class _UnixSocketHandler(urllib.request.HTTPHandler):
 def relay(server: RunServer) -> str:
     """Starts a local HTTP server and returns its address.
 
-    The Terraform program accepts only one address for its state. The relay forwards its requests, with their
+    A program may accept only one address for its state. The relay forwards its requests, with their
     credential, to any available server.
     """
     import http.server  # noqa: PLC0415 (a slow import, not needed for one server)

@@ -1,0 +1,153 @@
+"""A Helm service: a release of a chart in the namespace of its environment."""
+
+from typing import Annotated, Final
+
+from msgspec import Meta, field
+
+from windlass.core.declare.actions import get
+from windlass.core.declare.fields import (
+    WITHOUT_EFFECT,
+    Description,
+    Icon,
+    Id,
+    Maybe,
+    Name,
+    absent,
+    alternatives,
+    example,
+    shown_in_examples,
+)
+from windlass.core.declare.resource import Family, Spec
+from windlass.core.declare.shapes import can_be_cloned
+from windlass.core.declare.traits import (
+    deployable,
+    has_commits,
+    has_deployments,
+    has_domains,
+    has_links,
+    has_logs,
+    has_variables,
+)
+from windlass.core.settings.operations import has_advanced_settings
+from windlass.families.environment import environment
+from windlass.helm.families.helm_defaults import OF_CHARTS
+from windlass.helm.families.shapes import (
+    Argument,
+    ChartPort,
+    ChartSource,
+    ChosenHelm,
+    ForcedDifference,
+    HelmDeployRequest,
+    HelmPlan,
+    HelmPlanQuery,
+    HelmShown,
+    KubernetesService,
+    ValuesOverride,
+    check_arguments,
+    check_ports,
+    check_source,
+    check_values,
+)
+
+
+class Helm(Spec):
+    name: Annotated[Name, example("redis")]
+    description: Annotated[Description, example("The cache of the shop")] = ""
+    timeout_sec: Annotated[
+        int,
+        Meta(ge=0, le=86_400, description="Seconds that a run may take, with its hooks; 0 is the default"),
+    ] = 600
+    auto_preview: Annotated[
+        bool | None,
+        Meta(description="Whether previews of the environment have it, in a namespace of their own"),
+    ] = None
+    auto_deploy: Annotated[
+        bool,
+        Meta(
+            description="True deploys new commits of the chart's branch by itself. To turn it on needs Deploy"
+        ),
+    ] = False
+    source: Annotated[
+        ChartSource,
+        shown_in_examples(),
+        alternatives({"A chart repository": ["helm_repository"], "A git repository": ["git_repository"]}),
+    ]
+    ports: Annotated[
+        list[ChartPort], Meta(max_length=100, description="Ports of Services of the chart that get addresses")
+    ] = []
+    arguments: Annotated[
+        list[Argument],
+        Meta(max_length=50, description="Further options of helm upgrade, each in one word"),
+        example(["--wait"]),
+    ] = []
+    allow_cluster_wide_resources: Annotated[
+        bool,
+        Meta(
+            description="Whether the chart may change objects outside of its namespace. To turn it on "
+            "needs Admin"
+        ),
+    ] = False
+    values_override: Annotated[ValuesOverride, shown_in_examples()] = field(default_factory=ValuesOverride)
+    icon_uri: Icon = "app://windlass/helm"
+    blueprint_id: Annotated[Maybe[Id], WITHOUT_EFFECT] = absent
+
+
+def normalise(spec: Helm) -> None:
+    check_source(spec.source)
+    check_values(spec.values_override)
+    check_arguments(spec.arguments)
+    check_ports(spec.ports)
+    spec.auto_preview = bool(spec.auto_preview)
+
+
+DIFFERENCE: Final = "DIFF"
+"""The event of a deployment that only plans."""
+_PLAN_DESCRIPTION: Final = (
+    "Newest first, of the last 20 runs: what each has changed, by object. A deploy with `forceEvent=DIFF` "
+    "makes a plan and changes nothing. Values of Secrets are not shown."
+)
+helm = Family(
+    "helm",
+    Helm,
+    parent=environment,
+    shown=HelmShown,
+    group="Helm",
+    spoken="Helm service",
+    normalise=normalise,
+    traits=(
+        deployable(
+            HelmDeployRequest,
+            ChosenHelm,
+            runs_once=True,
+            query=ForcedDifference,
+        ),
+        has_deployments,
+        can_be_cloned,
+        has_commits,
+        has_logs,
+        has_variables,
+        has_links,
+        has_domains,
+        has_advanced_settings(OF_CHARTS),
+    ),
+    actions=(
+        get(
+            "listServices",
+            list[KubernetesService],
+            "List the Services of the release",
+            "As the last deployment made them.",
+            id="listHelmServices",
+            paged=False,
+        ),
+        get(
+            "plan",
+            list[HelmPlan],
+            "List the plans",
+            _PLAN_DESCRIPTION,
+            id="listHelmPlans",
+            query=HelmPlanQuery,
+            paged=False,
+        ),
+    ),
+    about="It is deployed only where the cluster of its environment is a Kubernetes cluster.",
+)

@@ -1,0 +1,226 @@
+"""Helm services: what clients send and read, and what their runs get."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.fakes.charts import FakeCharts, archive_of
+from tests.fakes.engine import FakeEngine
+from tests.helm_services.conftest import SOURCE, deployed, release_of, stored_chart
+from tests.world import REPOSITORY, World, make_world
+
+
+class NoCluster(FakeEngine):
+    namespace_credential = None  # type: ignore[assignment]
+
+
+def request_of(world: World) -> dict[str, Any]:
+    """The request to the launcher of the last run."""
+    decoded: dict[str, Any] = json.loads(world.engine.applied[-1].variables["WINDLASS_HELM"])
+    return decoded
+
+
+async def test_a_chart_of_git_is_released_and_its_commit_is_shown(world: World):
+    service = await release_of(world)
+    assert await deployed(world, service) == ("SUCCEEDED", "")
+    shown = (await world.get(f"/helm/{service}"))["source"]
+    assert shown["git"]["git_repository"]["deployed_commit_id"] == world.git.newest
+    assert request_of(world)["chart"] == "repository"
+    assert request_of(world)["release"] == f"helm-z{service[:8]}"
+    assert (await world.get(f"/helm/{service}/status"))["deployment_state"] == "DEPLOYED"
+
+
+async def test_existing_clients_read_the_source_under_their_own_key(world: World):
+    source = await stored_chart(world)
+    service = await release_of(world, source=source)
+    shown = (await world.get(f"/compat/helm/{service}"))["source"]
+    assert shown["repository"]["chart_name"] == "shop"
+    assert shown["repository"]["repository"]["url"] == "https://charts.example.com"
+    assert not {"git", "git_repository"} & {*shown}
+
+
+async def test_a_chart_of_a_repository_is_fetched_and_pinned_by_its_digest(world: World, charts: FakeCharts):
+    service = await release_of(world, source=await stored_chart(world))
+    await deployed(world, service)
+    earlier = world.engine.applied[-1].artifact
+    charts.archive = archive_of({"shop/Chart.yaml": "name: shop\nversion: 1.2.3\n"})
+    status, message = await deployed(world, service)
+    assert status == "FAILED"
+    assert message.startswith(
+        "source: Ask the owner of the repository to publish 1.2.3 again: its archive has the digest"
+    )
+    assert world.engine.applied[-1].artifact == earlier
+
+
+async def test_a_rollback_needs_no_repository(world: World, charts: FakeCharts):
+    service = await release_of(world, source=await stored_chart(world))
+    first = await world.post(f"/helm/{service}/deploy", {})
+    await world.settle()
+    await deployed(world, service, chart_version="1.10.0")
+    asked = len(charts.asked)
+    answer = await world.post(f"/helm/{service}/rollback", {"deployment_id": first["id"]})
+    assert answer.status == 202
+    await world.settle()
+    assert (await world.get(f"/helm/{service}/deployment/{answer['id']}"))["status"] == "SUCCEEDED"
+    assert len(charts.asked) == asked
+    assert world.engine.applied[-1].artifact == world.engine.applied[0].artifact
+
+
+async def test_a_deploy_with_another_version_changes_the_version_of_the_service(world: World):
+    service = await release_of(world, source=await stored_chart(world))
+    await deployed(world, service, chart_version="1.10.0")
+    shown = (await world.get(f"/helm/{service}"))["source"]
+    assert shown["helm_repository"]["chart_version"] == shown["repository"]["chart_version"] == "1.10.0"
+
+
+async def test_an_unknown_version_names_the_newest_ones(world: World):
+    service = await release_of(world, source=await stored_chart(world, version="9.9.9"))
+    assert await deployed(world, service) == (
+        "FAILED",
+        "source: Choose another chart_version: shop has no version 9.9.9, but 1.10.0, 1.2.3",
+    )
+
+
+async def test_a_difference_changes_nothing_and_is_no_version_to_go_back_to(world: World):
+    service = await release_of(world)
+    planned = await world.post(f"/helm/{service}/deploy?forceEvent=DIFF", {})
+    await world.settle()
+    assert request_of(world)["action"] == "HELM_SHOW"
+    shown = (await world.get(f"/helm/{service}"))["source"]["git"]["git_repository"]
+    assert shown["deployed_commit_id"] == ""
+    answer = await world.post(f"/helm/{service}/rollback", {"deployment_id": planned["id"]})
+    assert answer.status == 409
+
+
+async def test_an_engine_that_is_no_cluster_is_refused_with_the_reason():
+    async with make_world(engine=NoCluster()) as world:
+        service = await release_of(world)
+        assert "no Kubernetes cluster" in (await world.get(f"/helm/{service}/status"))["message"]
+        status, message = await deployed(world, service)
+        assert status == "FAILED"
+        assert "no Kubernetes cluster" in message
+
+
+async def test_values_reach_the_run_as_files_and_options(world: World):
+    values = {
+        "set": [["replicas", "2"]],
+        "set_string": [["tag", "1"]],
+        "file": {"raw": {"values": [{"name": "a.yaml", "content": "key: qovery.env.PASSWORD\n"}]}},
+    }
+    service = await release_of(world, values_override=values)
+    await deployed(world, service)
+    request, workload = request_of(world), world.engine.applied[-1]
+    assert request["set"] == [["replicas", "2"]]
+    assert request["set_string"] == [["tag", "1"]]
+    assert [workload.files[path] for path in request["values"]] == [b"key: qovery.env.PASSWORD\n"]
+    shown = (await world.get(f"/helm/{service}"))["values_override"]
+    assert shown["file"] == values["file"]
+
+
+async def test_values_of_another_repository_are_taken_from_the_asked_commit(world: World):
+    world.git.files = {**world.git.files, "production.yaml": "replicas: 3\n"}
+    git = {"git_repository": {"url": f"{REPOSITORY}-values"}, "paths": ["production.yaml"]}
+    service = await release_of(world, values_override={"file": {"git": git}})
+    commit = "ab" * 20
+    assert await deployed(world, service, values_override_git_commit_id=commit) == ("SUCCEEDED", "")
+    assert [source.commit for source in world.git.fetched if source.url.endswith("-values")] == [commit]
+    assert request_of(world)["values"] == ["values/00.yaml"]
+
+
+async def test_a_removal_runs_helm_uninstall_first(world: World):
+    service = await release_of(world)
+    await deployed(world, service)
+    assert (await world.delete(f"/helm/{service}")).status == 204
+    await world.settle()
+    assert request_of(world)["action"] == "HELM_REMOVE"
+    assert (await world.get(f"/helm/{service}")).status == 404
+
+
+async def test_a_service_that_never_ran_is_deleted_without_a_run(world: World):
+    service = await release_of(world)
+    assert (await world.delete(f"/helm/{service}")).status == 204
+    await world.settle()
+    assert (await world.get(f"/helm/{service}")).status == 404
+    assert world.engine.applied == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"source": {}}, "source: is required: a folder"),
+        (
+            {"source": {**SOURCE, "helm_repository": {"chart_name": "a", "chart_version": "1"}}},
+            "source: must be one of the two, not both",
+        ),
+        ({"arguments": ["--kubeconfig=/etc/shadow"]}, "arguments[0]: leave out --kubeconfig"),
+        ({"arguments": ["--post-renderer=/bin/sh"]}, "arguments[0]: leave out --post-renderer"),
+        (
+            {"arguments": ["--wait --post-renderer"]},
+            "arguments[0]: must be an option such as --wait, in one word",
+        ),
+        ({"values_override": {"set": [["a"]]}}, "values_override.set[0]"),
+        (
+            {"values_override": {"set": [["--post-renderer", "x"]]}},
+            "values_override.set[0][0]: must be the path",
+        ),
+        (
+            {
+                "values_override": {
+                    "file": {"git": {"git_repository": {"url": REPOSITORY}, "paths": ["../a"]}}
+                }
+            },
+            "values_override.file.git.paths[0]: must be a file of the repository",
+        ),
+        ({"ports": [{"internal_port": 80}]}, "ports[0].service_name: set this or service_selectors"),
+    ],
+)
+async def test_wrong_settings_are_refused_with_their_field(world: World, fields: Any, message: str):
+    environment = await world.environment()
+    answer = await world.post(f"/environment/{environment}/helm", {"name": "shop", "source": SOURCE} | fields)
+    assert (answer.status, answer.message[: len(message)]) == (400, message)
+
+
+async def test_only_an_admin_may_allow_changes_of_the_whole_cluster(world: World):
+    environment = await world.environment()
+    body = {"name": "shop", "source": SOURCE, "allow_cluster_wide_resources": True}
+    writer = await world.post(
+        f"/organization/{world.org}/apiToken", {"name": "writer", "scopes": ["Read", "Write"]}
+    )
+    answer = await world.post(f"/environment/{environment}/helm", body, token=writer["token"])
+    assert answer.status == 403, answer
+    assert answer.message.startswith("allow_cluster_wide_resources: use a token with the scope Admin")
+    assert (await world.post(f"/environment/{environment}/helm", body)).status == 201
+
+
+async def test_a_clone_has_the_chart_and_its_own_release(world: World):
+    source = await stored_chart(world)
+    service = await release_of(world, source=source, ports=[{"internal_port": 80, "service_name": "web"}])
+    answer = await world.post(
+        f"/helm/{service}/clone", {"name": "copy", "environment_id": await world.environment()}
+    )
+    assert answer.status == 202, answer
+    assert answer["source"]["helm_repository"] == source["helm_repository"]
+    assert answer["ports"][0]["service_name"] == "web"
+    await deployed(world, answer["id"])
+    assert request_of(world)["release"] == f"helm-z{answer['id'][:8]}"
+
+
+async def test_default_values_and_charts_are_read_before_a_service_is_created(world: World):
+    environment = await world.environment()
+    values = await world.post(
+        f"/environment/{environment}/helmDefaultValues", {"source": await stored_chart(world)}
+    )
+    assert (values.status, values.body) == (201, b"replicas: 1\n")
+    assert values.headers["content-type"].startswith("text/plain")
+    found = await world.post(
+        f"/environment/{environment}/checkHelmRepository", {"git_repository": {"url": REPOSITORY}}
+    )
+    assert (found["chart_name"], found["chart_version"]) == ("shop", "1.0.0")
+    world.git.files = {}
+    nothing = await world.post(
+        f"/environment/{environment}/checkHelmRepository", {"git_repository": {"url": f"{REPOSITORY}-empty"}}
+    )
+    assert (nothing.status, nothing.message.partition(":")[0]) == (400, "git_repository.root_path")
