@@ -35,7 +35,7 @@ endif
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev run test test-ci nightly test-package test-frameworks test-grown test-jitter check types code-rules advice format bench coverage pictures lock wheels clean
+.PHONY: help setup dev run test test-ci nightly test-package test-frameworks test-grown cluster test-jitter check types code-rules advice format bench coverage pictures lock wheels clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -105,6 +105,10 @@ lock: dev  ## write the locks again after a change in pyproject.toml; newest ver
 
 wheels: dev  ## write again which Pythons have wheels of compiled packages, from the registry
 	$(BIN)/python requirements/wheels.py
+
+cluster: dev  ## start a Kubernetes cluster of one node for tests, until Ctrl-C; needs root and Go
+	@bash .ci/kubernetes
+	@$(BIN)/python -m tests.kubernetes.cluster
 
 clean:  ## remove .venv and every cache
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

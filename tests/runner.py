@@ -2,7 +2,8 @@
 
 Tests start servers, and those start programs in sessions of their own, which would outlive an interrupted
 run. They become children of this process as soon as their parent ends (a subreaper, see prctl(2)).
-Containers are not its children: `docker ps --filter label=windlass.installation` lists them.
+Containers are not its children: `docker ps --filter label=windlass.installation` lists them. Files and
+control groups of a Kubernetes cluster are removed by `tests/kubernetes/leftovers.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER."""
+ROOT = Path(__file__).parents[1]
 SECONDS_TO_END = 20
 """An interrupted command has so long to report what has failed so far."""
 
@@ -32,6 +34,8 @@ def main(*command: str) -> int:
         return status_of(process.pid)
     finally:
         end_all()
+        if any(Path("/var/tmp").glob("windlass-cluster-*")):
+            subprocess.run([sys.executable, "-m", "tests.kubernetes.leftovers"], cwd=ROOT, check=False)
 
 
 def interrupt(process: subprocess.Popen[bytes], number: int) -> None:

@@ -8,12 +8,9 @@ import hashlib
 import io
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
-import sys
-import sysconfig
 import tarfile
 import tempfile
 import time
@@ -29,6 +26,7 @@ import pytest
 
 from tests.certificates import authority, write_pair
 from tests.engines.descendants import Identity, is_alive, kill, run_by
+from tests.engines.image_files import VERSION, add_text, box_files, python_files
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.images import image
 from windlass.docker.engine import DockerEngine
@@ -38,8 +36,6 @@ T = TypeVar("T")
 
 REQUIRED = "WINDLASS_TEST_REQUIRE_DOCKER"
 BOX = "windlass-test/box:1"
-USELESS = {"test", "tests", "idlelib", "tkinter", "ensurepip", "lib2to3", "site-packages", "dist-packages"}
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 PYTHON = f"windlass-test/python:{VERSION}-1"
 DOCKERFILE = f"FROM {PYTHON}\nWORKDIR /app\nCOPY main.py .\n"
 
@@ -69,14 +65,14 @@ async def give_box(docker: Docker) -> None:
     """An image with a shell and the usual tools, made of Debian's static busybox."""
     async with _missing_image(docker, BOX) as is_missing:
         if is_missing:
-            await load(docker, BOX, _box(_busybox()), "ENV PATH=/bin")
+            await load(docker, BOX, box_files(), "ENV PATH=/bin")
 
 
 async def give_python(docker: Docker) -> None:
     """The same, with a copy of the Python that runs these tests."""
     async with _missing_image(docker, PYTHON) as is_missing:
         if is_missing:
-            made = await asyncio.to_thread(_python, _busybox())
+            made = await asyncio.to_thread(python_files)
             await load(docker, PYTHON, made, "ENV PATH=/usr/bin:/bin", "ENV PYTHONUNBUFFERED=1")
 
 
@@ -89,12 +85,6 @@ async def _missing_image(docker: Docker, ref: str) -> AsyncIterator[bool]:
     with Path(tempfile.gettempdir(), "windlass-test-images.lock").open("w") as lock:
         await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
         yield not await image(docker, ref)
-
-
-def _busybox() -> Path:
-    found = shutil.which("busybox")
-    assert found, "busybox is not installed: apt-get install busybox-static"
-    return Path(found)
 
 
 async def load(docker: Docker, ref: str, layer: bytes, *changes: str) -> None:
@@ -119,8 +109,8 @@ async def load_exposing(docker: Docker, *ports: str) -> str:
     }
     manifest = [{"Config": "config.json", "RepoTags": [ref], "Layers": ["layer.tar"]}]
     with tarfile.open(fileobj=packed, mode="w") as tar:
-        _text(tar, "config.json", json.dumps(config))
-        _text(tar, "manifest.json", json.dumps(manifest))
+        add_text(tar, "config.json", json.dumps(config))
+        add_text(tar, "manifest.json", json.dumps(manifest))
         entry = tarfile.TarInfo("layer.tar")
         entry.size = len(layer.getvalue())
         tar.addfile(entry, io.BytesIO(layer.getvalue()))
@@ -132,72 +122,11 @@ async def build(docker: Docker, ref: str, files: Mapping[str, str]) -> None:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as tar:
         for name, text in files.items():
-            _text(tar, name, text)
+            add_text(tar, name, text)
     params = {"t": ref, "rm": True, "forcerm": True}
     async with docker.stream("POST", "/build", params=params, data=made.getvalue()) as answer:
         async for said in answer.objects():
             assert "error" not in said, said
-
-
-def add_tools(tar: tarfile.TarFile, busybox: Path) -> None:
-    names = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
-    for folder in ("bin", "tmp", "etc", "proc", "var"):
-        _folder(tar, folder, 0o1777 if folder == "tmp" else 0o755)
-    tar.add(busybox.resolve(), "bin/busybox")
-    _text(tar, "etc/passwd", "root:x:0:0::/:/bin/sh\nshop:x:1000:1000::/:/bin/sh\n")
-    for name in names:
-        if name != "busybox":
-            link = tarfile.TarInfo(f"bin/{name}")
-            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-            tar.addfile(link)
-
-
-def add_libraries(tar: tarfile.TarFile, programs: Sequence[Path], but: Path | None = None) -> None:
-    """Copies the libraries that the programs load to their own paths, except those in the folder `but`."""
-    for needed in sorted(_libraries(programs)):
-        if but is None or but not in needed.parents:
-            tar.add(needed.resolve(), str(needed).lstrip("/"))
-
-
-def _box(busybox: Path) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
-        add_tools(tar, busybox)
-    return made.getvalue()
-
-
-def _python(busybox: Path) -> bytes:
-    interpreter = Path(sys.base_exec_prefix, "bin", f"python{VERSION}")
-    library = Path(sysconfig.get_path("stdlib"))
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as tar:
-        add_tools(tar, busybox)
-        tar.add(interpreter.resolve(), "usr/bin/python3")
-        tar.add(library, f"usr/lib/python{VERSION}", filter=_needed)
-        add_libraries(tar, [interpreter, *library.glob("lib-dynload/*.so")])
-    return made.getvalue()
-
-
-def _needed(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    parts = Path(entry.name).parts[3:]
-    return None if USELESS & set(parts) or any(part.startswith("config-") for part in parts) else entry
-
-
-def _libraries(programs: Sequence[Path]) -> set[Path]:
-    said = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
-    return {Path(found) for found in re.findall(r"(?:=> |^\t)(/\S+) \(0x", said, re.MULTILINE)}
-
-
-def _folder(tar: tarfile.TarFile, name: str, mode: int) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.mode = tarfile.DIRTYPE, mode
-    tar.addfile(entry)
-
-
-def _text(tar: tarfile.TarFile, name: str, text: str) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size = len(text)
-    tar.addfile(entry, io.BytesIO(text.encode()))
 
 
 class Dockerd:

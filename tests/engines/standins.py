@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import io
-import shutil
 import tarfile
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -18,17 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.engines.dockers import (
-    BOX,
-    PYTHON,
-    VERSION,
-    add_libraries,
-    add_tools,
-    build,
-    give_box,
-    give_python,
-    load,
-)
+from tests.engines.dockers import BOX, PYTHON, build, give_box, give_python, load
+from tests.engines.image_files import VERSION, add_libraries, add_tools, busybox
 from windlass.docker.client import Docker
 from windlass.docker.client.images import image
 
@@ -127,11 +117,9 @@ def _server() -> bytes:
     spec = find_spec(WHEEL)
     assert spec, f"{WHEEL} is not installed"
     wheel = Path(next(iter(spec.submodule_search_locations or ())))
-    busybox = shutil.which("busybox")
-    assert busybox, "busybox is not installed: apt-get install busybox-static"
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as tar:
-        add_tools(tar, Path(busybox))
+        add_tools(tar, busybox())
         # Programs of the wheel look for its libraries from where they are themselves.
         libraries = wheel.with_name(f"{WHEEL}.libs")
         tar.add(wheel / "pginstall", f"opt/{WHEEL}/pginstall", filter=_needed)
