@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from windlass.base.metrics import Metric
-from windlass.gateway.messages import ServiceTraffic
+from windlass.gateway.messages import ServiceTraffic, ServiceUses
 from windlass.routers.router import (
     Certificate,
     Challenge,
@@ -35,6 +35,10 @@ class FakeRouter:
         """How often each challenge was answered, as the test says."""
         self.told: dict[str, ServiceTraffic] = {}
         """By service: the requests that it has counted."""
+        self.age = 1e9
+        """How long it has counted them, in seconds."""
+        self.ask_wakes: Callable[[Sequence[str]], None] = lambda services: None
+        """Tells the server that requests wait for services."""
         self.problem = ""
         """If set, it does not tell what it has counted, for this reason."""
 
@@ -82,6 +86,12 @@ class FakeRouter:
         if self.problem:
             raise RouteError(self.problem)
         return tuple(self.told.values())
+
+    async def service_uses(self) -> ServiceUses:
+        return ServiceUses(self.age, {row.service: row for row in await self.service_traffic()})
+
+    def hear_wakes(self, hear: Callable[[Sequence[str]], None]) -> None:
+        self.ask_wakes = hear
 
     async def services(self) -> Collection[str]:
         return self.listening.keys() | self.routes.keys()

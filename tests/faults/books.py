@@ -18,7 +18,14 @@ from windlass.control.records.branch_watches import watch_branch
 from windlass.control.records.deployments import RECONCILE, particulars
 from windlass.control.records.runs import TIMETABLES_WORK
 from windlass.core.deploy.progress import DEPLOYMENT_EVENTS
-from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS, STATES_OF_ACTIONS, Do, Progress, State
+from windlass.core.deploy.states import (
+    OPEN_STATES_OF_DEPLOYMENTS,
+    STATES_OF_ACTIONS,
+    Do,
+    Progress,
+    Sleep,
+    State,
+)
 from windlass.store import DeploymentRow, EventRow, Reads, StatusRow, Tx
 from windlass.store.postgres import PostgresSession
 from windlass.store.sqlite import SqliteSession, connect
@@ -94,6 +101,16 @@ class Books:
             assert status
             await tx.statuses.change(msgspec.structs.replace(status, instances=instances))
 
+    async def put_to_sleep(self, service: str) -> None:
+        """As Windlass does after a time without requests, and keeping has yet to bring about."""
+        async with self.changed() as tx:
+            status = await tx.statuses.get(service)
+            assert status
+            asleep = msgspec.structs.replace(
+                status, state=State.STOPPED, sleep=Sleep.ASLEEP, instances=0, running=0, ready=0
+            )
+            await tx.statuses.change(asleep)
+
     async def events(self) -> list[EventRow]:
         found: list[EventRow] = []
         async with self.opened() as reads:
@@ -122,6 +139,10 @@ def untrue(status: StatusRow, deployments: list[DeploymentRow]) -> str:
     numbers = {one.id: one for one in deployments}
     if status.serving and numbers[status.serving].status != Progress.SUCCEEDED:
         return f"it serves deployment {numbers[status.serving].number}, which did not succeed"
+    if status.sleep == Sleep.WAKING:
+        return "it is being woken"
+    if status.sleep:
+        return "" if status.state == State.STOPPED else f"it sleeps, and is {status.state}"
     fitting = _fitting(max(deployments, key=lambda one: one.number)) if deployments else {State.READY}
     return "" if status.state in fitting else f"it is {status.state}, and not one of {sorted(fitting)}"
 

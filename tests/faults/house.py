@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -98,6 +99,7 @@ class House:
         self._http: aiohttp.ClientSession | None = None
         self._url = ""
         self._names = self._dooms = 0
+        self.knocks: list[socket.socket] = []
         self.doom("")
 
     # Life and death
@@ -223,6 +225,14 @@ class House:
             self.acknowledged[document["id"]] = document["service_id"]
         return document
 
+    async def knock(self, app: str) -> None:
+        """Sends a request to the application at its gateway, and does not wait for the answer."""
+        (link,) = (await self.call("GET", f"/application/{app}/link"))["results"]
+        address = link["url"].removeprefix("http://")
+        out = socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])))
+        self.knocks.append(out)
+        out.sendall(f"GET / HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+
     async def make_environment(self) -> None:
         org = (await self.call("GET", "/organization"))["id"]
         project = (await self.call("POST", f"/organization/{org}/project", {"name": "project"}))["id"]
@@ -265,7 +275,7 @@ class House:
                 "" if status in words or status not in OPEN_STATES_OF_DEPLOYMENTS else f"{id} stays {status}"
             )
 
-        await self._until(there)
+        await self.until(there)
         return seen
 
     async def upload(self, app: str, archive: bytes) -> str:
@@ -283,7 +293,7 @@ class House:
     # Looked up
 
     async def converges(self) -> None:
-        await self._until(self.amiss)
+        await self.until(self.amiss)
 
     async def recovers(self) -> None:
         """It converges, and in time counted from its start."""
@@ -303,9 +313,9 @@ class House:
         async def missing() -> str:
             return "" if point in self.points[since:] else f"nobody came to {point!r}"
 
-        await self._until(missing)
+        await self.until(missing)
 
-    async def _until(self, amiss: Callable[[], Awaitable[str]]) -> None:
+    async def until(self, amiss: Callable[[], Awaitable[str]]) -> None:
         over = time.monotonic() + CONVERGED
         while why := await amiss():
             if self.is_dead:
@@ -380,7 +390,7 @@ class House:
         await self.comes_to("swept", before)
 
     async def leaves_nothing(self) -> None:
-        await self._until(self.left)
+        await self.until(self.left)
 
     async def left(self) -> str:
         """Returns all remains that should be gone after the last service was deleted."""
@@ -399,4 +409,6 @@ async def house_for(*given: Any, **settings: Any) -> AsyncIterator[House]:
         try:
             yield house
         finally:
+            for knock in house.knocks:
+                knock.close()
             await house.kill()

@@ -127,6 +127,12 @@ class Street:
     async def nothing(self) -> None:
         """Does nothing: the preparation alone leads to the point."""
 
+    async def woken(self) -> None:
+        """By a request, once it has no instance any more."""
+        await self.house.comes_to("asleep", self.seen)
+        await self.house.knock(self.web)
+        await self.house.comes_to("woken", self.seen)
+
     async def swept(self) -> None:
         await self.house.comes_to("swept", self.seen)
 
@@ -166,6 +172,10 @@ class Street:
         await self.house.converges()
         await self.house.kill()
         await self.house.books.scale(self.pair, 2)
+
+    async def fall_asleep(self) -> None:
+        self.seen = len(self.house.points)
+        await self.house.books.put_to_sleep(self.web)
 
     async def tidy(self) -> None:
         self.seen = len(self.house.points)
@@ -221,6 +231,7 @@ SCENES = {
     "upload": Scene(Street.upload),
     "grow": Scene(Street.nothing, Street.grow),
     "shrink": Scene(Street.nothing, Street.shrink),
+    "sleep": Scene(Street.woken, Street.fall_asleep),
     "stop": Scene(Street.stop),
     "begin": Scene(Street.begin),
     "uninstall": Scene(Street.uninstall),

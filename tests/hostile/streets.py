@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from windlass.control.deploying.routes import catch_up
 from windlass.control.records.names import _HeldNames
 from windlass.control.records.served_names import INSIDE_PREFIX
 from windlass.engines.workload import Instance, Workload, WorkloadPort
-from windlass.gateway.messages import ServiceTraffic
+from windlass.gateway.messages import ServiceTraffic, ServiceUses
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.builtin.table import Backend, Paths, RoutingTable
 from windlass.store import ROUTE_PREFIX, NameRow, Tx
@@ -100,6 +100,12 @@ class StreetRouter(BuiltinRouter):
 
     async def service_traffic(self) -> Sequence[ServiceTraffic]:
         return ()
+
+    async def service_uses(self) -> ServiceUses:
+        return ServiceUses(1e9, {})
+
+    def hear_wakes(self, hear: Callable[[Sequence[str]], None]) -> None:
+        """Nothing sleeps here."""
 
 
 class Street:

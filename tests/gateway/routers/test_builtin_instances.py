@@ -170,6 +170,7 @@ async def test_the_page_of_a_service_without_instances_says_why_and_whether_to_t
         Absence.FIRST: "Shop is being deployed for the first time",
         Absence.DEPLOYING: "Shop is being deployed",
         Absence.FAILED: "Shop is not running",
+        Absence.SLEEPING: "Shop is asleep",
         Absence.STOPPED: "Shop is stopped",
         Absence.UNDEPLOYED: "Shop is not deployed",
     }[absence]

@@ -190,6 +190,11 @@ def is_under_way(status: Mapping[str, Any]) -> bool:
     return state != "RUNNING" and state.endswith(("ING", "QUEUED"))
 
 
+def seen_state(service: Mapping[str, Any]) -> str:
+    """Returns the state of a service as people see it: one that sleeps is STOPPED for programs."""
+    return "SLEEPING" if service.get("sleeping") else str(service["state"])
+
+
 def summary(ended_deployment: EndedDeployment, url: str, *, lacks_port: bool = False) -> str:
     """Returns one line about the result of the deployment. `lacks_port`: no port leads to the service, and
     no setting says that it needs none."""

@@ -49,8 +49,12 @@ _BIND_TIMEOUT, _BIND_PAUSE = 3.0, 0.05
 
 
 class Doors:
-    def __init__(self, journal: Journal, folder: Path) -> None:
-        """`folder`: the gateway's folder."""
+    def __init__(
+        self, journal: Journal, folder: Path, ask_wake: Callable[[str], bool] = lambda service: False
+    ) -> None:
+        """`folder`: the gateway's folder. `ask_wake` asks servers to wake a sleeping service, and returns
+        whether there are any."""
+        self._ask_wake = ask_wake
         self._journal = journal
         self._folder = folder
         self._routers: dict[str, BuiltinRouter] = {}
@@ -80,7 +84,12 @@ class Doors:
                         tuple(traffic.answers),
                         tuple(traffic.buckets),
                         traffic.seconds,
+                        router.idle_seconds(traffic),
                     )
+
+    def awaited(self) -> list[str]:
+        """Returns the sleeping services for which requests wait."""
+        return [service for router in self._routers.values() for service in router.awaited]
 
     def port(self, listener_key: str) -> int:
         return self._routers[listener_key].port
@@ -245,6 +254,7 @@ class Doors:
             store=SealedFolder(self._folder, request.door),
         )
         router.await_headers(trust_check(request.proxy_protocol_from))
+        router.wake_with(self._ask_wake)
         await router.start()
         try:
             router.set_https_port(request.https_port, request.public_https_port)

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,7 @@ from windlass.gateway.messages import (
     ClientFile,
     DrainEnd,
     ElderDrain,
+    ElderUses,
     FromElder,
     FromSuccessor,
     ListeningSockets,
@@ -42,6 +43,10 @@ _SOCKETS_TIMEOUT: Final = 10.0
 _MAX_ENDPOINTS: Final = 400
 """Maximum number of endpoints in one message. A message of this many endpoints with the longest names is
 within the size limit."""
+_USES_INTERVAL: Final = 2.0
+"""Seconds between two messages about the services that are still in use."""
+_MAX_USES: Final = 2000
+"""Maximum number of services in such a message, so that it is within the size limit."""
 _SUCCESSOR_TIMEOUT: Final = 20.0
 """Time limit for a successor to begin serving, in seconds. Route changes wait meanwhile."""
 
@@ -60,6 +65,8 @@ class Predecessor:
         self._drains: dict[int, asyncio.Future[None]] = {}
         self._doors: Doors | None = None
         self.has_ended = False
+        self.uses: frozenset[str] = frozenset()
+        """Services with requests or connections that have stayed with it, or with gateways before it."""
 
     async def sockets(self) -> Sockets:
         """Returns the listening sockets of the predecessor. Returns only a part of them if the predecessor
@@ -96,11 +103,14 @@ class Predecessor:
             case ClientFile():
                 assert self._doors is not None
                 self._doors.adopt(message, socket.socket(fileno=files[0]))
+            case ElderUses():
+                self.uses = frozenset(message.services)
             case DrainEnd():
                 self._drains.pop(message.number).set_result(None)
 
     def _handle_end(self) -> None:
         self.has_ended = True
+        self.uses = frozenset()
         for done in (self._sent, *self._drains.values()):
             if not done.done():
                 done.set_result(None)
@@ -123,10 +133,13 @@ class Succession:
         changing: asyncio.Lock,
         elders: Callable[[Sequence[Endpoint], float], Awaitable[None]],
         relieved: Callable[[], None],
+        uses: Callable[[], Collection[str]] = frozenset,
     ) -> None:
         """`sockets` returns the listening sockets to hand over. The lock `changing` prevents changes of the
         doors during a handover. `elders` drains the gateways before this one. `relieved` is called when the
-        successor begins to serve."""
+        successor begins to serve. `uses` returns the services that are in use at this gateway and at those
+        before it."""
+        self._uses = uses
         self._listening = listening_socket
         self._doors, self._sockets, self._changing = doors, sockets, changing
         self._elders, self._relieved = elders, relieved
@@ -193,8 +206,15 @@ class Succession:
                 self._doors.leave(self._pass_on_client)
                 self._relieved()
                 self._decided.set()
+                self._start_task(self._tell_uses())
             case ElderDrain():
                 self._start_task(self._drain(message))
+
+    async def _tell_uses(self) -> None:
+        """Tells the successor, again and again, which services are still in use here."""
+        while self._channel is not None:
+            self._channel.send(ElderUses(tuple(sorted(self._uses())[:_MAX_USES])))
+            await asyncio.sleep(_USES_INTERVAL)
 
     async def _drain(self, drain: ElderDrain) -> None:
         await self._doors.drain(drain.endpoints, drain.patience)

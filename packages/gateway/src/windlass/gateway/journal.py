@@ -27,6 +27,7 @@ from windlass.base.cleanup import on_failure
 from windlass.base.log import log
 from windlass.gateway.link import frame, frames
 from windlass.gateway.messages import Change, Complete, Forget, Keep, Open, Reserve, Retire, SetRoutes, encode
+from windlass.routers.router import Absence
 
 _log = log("gateway")
 _BOOT_ID_FILE: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -91,7 +92,8 @@ class JournaledRoutes:
         gateway to stay."""
         routes = (route for routed in self._routes.values() for route in routed.routes)
         return not self.stays and not any(
-            (route.endpoints and not route.proof) or route.site for route in routes
+            (route.endpoints and not route.proof) or route.site or route.absence is Absence.SLEEPING
+            for route in routes
         )
 
     def of(self, listener_key: str) -> Iterator[Change]:

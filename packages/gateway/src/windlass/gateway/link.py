@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final
@@ -79,6 +79,7 @@ _MAX_SILENT_CHECKS: Final = 3
 answer may take, so a gateway that is only slow is not ended."""
 
 AskGateway = Callable[[Call], Awaitable[GatewayState]]
+HearWakes = Callable[[Sequence[str]], None]
 
 
 class GatewayLink:
@@ -95,6 +96,8 @@ class GatewayLink:
         self._children = {gateway_pid} if gateway_pid else set()
         self._users = 0
         self._process = 0
+        self.hear_wakes: HearWakes = lambda services: None
+        """Called with sleeping services that have requests, again and again while these wait."""
 
     def forget_greeting(self, greeting: Callable[[AskGateway], Awaitable[None]]) -> None:
         self._greetings.remove(greeting)
@@ -282,6 +285,8 @@ class GatewayLink:
         decoder = msgspec.msgpack.Decoder(GatewayReply)
         while (body := await read_frame(reader)) is not None:
             reply = decoder.decode(body)
+            if reply.wakes:
+                self.hear_wakes(reply.wakes)
             if (waiting := self._waiting.get(reply.number)) and not waiting.done():
                 waiting.set_result(reply)
 

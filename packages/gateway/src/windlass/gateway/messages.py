@@ -158,6 +158,18 @@ class ServiceTraffic(Struct, frozen=True, array_like=True):
     """Latency histogram of the requests; see `windlass.routers.builtin.traffic`."""
     seconds: float
     """Sum of the request durations."""
+    idle: float = -1.0
+    """Seconds since the service was last used; -1 if it was not used since the gateway started."""
+
+
+class ServiceUses(Struct, frozen=True):
+    """The traffic of the services of a gateway."""
+
+    age: float
+    """Seconds since the gateway started."""
+    traffic: Mapping[str, ServiceTraffic]
+    of_elders: frozenset[str] = frozenset()
+    """Services with connections that have stayed with an earlier gateway."""
 
 
 class GatewayState(Struct, frozen=True, kw_only=True):
@@ -176,6 +188,10 @@ class GatewayState(Struct, frozen=True, kw_only=True):
     traffic: tuple[ServiceTraffic, ...] = ()
     """Traffic of each service that had requests, in the order of their first route; only in the reply to
     AskTraffic."""
+    age: float = 0.0
+    """Seconds since the gateway started."""
+    of_elders: frozenset[str] = frozenset()
+    """Services with connections that have stayed with an earlier gateway; only in the reply to AskTraffic."""
     dropped_lines: int = 0
     """Number of access log lines that could not be written."""
     certificates: Mapping[str, str] = {}
@@ -191,6 +207,8 @@ class GatewayReply(Struct, frozen=True):
     error: str = ""
     """The message of a RouteError."""
     state: GatewayState | None = None
+    wakes: tuple[str, ...] = ()
+    """Sleeping services that have requests; only in messages with the number 0, which reply to nothing."""
 
 
 # From a gateway to its successor, each with file descriptors
@@ -218,6 +236,12 @@ class DrainEnd(Struct, frozen=True, tag=True):
     number: int
 
 
+class ElderUses(Struct, frozen=True, tag=True):
+    """Names services with requests or connections that have stayed with the elder gateway."""
+
+    services: tuple[str, ...]
+
+
 class SuccessorServes(Struct, frozen=True, tag=True):
     """Announces that the successor accepts connections from now on."""
 
@@ -228,7 +252,7 @@ class ElderDrain(Struct, frozen=True, tag=True):
     patience: float
 
 
-FromElder = ListeningSockets | SocketsEnd | ClientFile | DrainEnd
+FromElder = ListeningSockets | SocketsEnd | ClientFile | DrainEnd | ElderUses
 FromSuccessor = SuccessorServes | ElderDrain
 
 # Between a server and its gateway: the sockets of the API, with file descriptors

@@ -11,6 +11,7 @@ import asyncio
 import os
 import signal
 import socket
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -70,6 +71,12 @@ _LOST_CHECKS: Final = 10
 replaces the file, but takes over in less time."""
 _DRAIN_SECONDS: Final = 15.0
 """Seconds for which a gateway continues to serve connected servers after a signal."""
+_WAKE_INTERVAL: Final = 1.0
+"""Seconds after which servers are asked again for services that requests still wait for."""
+_WAKES_AT_ONCE: Final = 1000
+"""Maximum number of services in one message."""
+_MAX_UNREAD_BYTES: Final = 64 * 1024
+"""The most that waits for a server that does not read."""
 _LAST_CONNECTION_SECONDS: Final = 12 * 3600.0
 """Seconds for which a gateway waits for its last connections after a successor has taken over."""
 
@@ -82,7 +89,7 @@ class GatewayProgram:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._journal = Journal(folder / JOURNAL)
-        self._doors = Doors(self._journal, folder)
+        self._doors = Doors(self._journal, folder, self._ask_wake)
         self._predecessor: Predecessor | None = None
         self._relieved = asyncio.Event()
         self._ended = asyncio.Event()
@@ -90,6 +97,9 @@ class GatewayProgram:
         """Set by SIGINT or SIGTERM."""
         self._links: dict[asyncio.Task[None], dict[str, Open]] = {}
         """Connected servers (the tasks that serve them), each with the doors that it has opened."""
+        self._writers: set[asyncio.StreamWriter] = set()
+        """The connections of these servers."""
+        self._started_at = time.monotonic()
         self._changing = asyncio.Lock()
 
     async def run(self) -> None:
@@ -100,7 +110,13 @@ class GatewayProgram:
         handle_hang_ups()
         control, succession, api = await self._take_over()
         watching = [
-            loop.create_task(watch) for watch in (self._watch(), self._end_after_servers(), self._keep_log())
+            loop.create_task(watch)
+            for watch in (
+                self._watch(),
+                self._end_after_servers(),
+                self._keep_log(),
+                self._repeat_wakes(),
+            )
         ]
         try:
             await _wait_for_first(self._relieved, self._ended)
@@ -141,6 +157,7 @@ class GatewayProgram:
                 self._changing,
                 self._drain_predecessor,
                 self._relieved.set,
+                self._services_in_use,
             )
             listening = listen_at(self._folder, CONTROL, socket.SOCK_STREAM)
             server = await asyncio.start_unix_server(self._serve_link, sock=listening)
@@ -162,6 +179,7 @@ class GatewayProgram:
         try:
             if not is_of_windlass(writer.get_extra_info("socket")):
                 return
+            self._writers.add(writer)
             decoder = msgspec.msgpack.Decoder(GatewayRequest)
             while (body := await read_frame(reader)) is not None:
                 answer = asyncio.create_task(self._answer(decoder.decode(body), writer, opened))
@@ -174,6 +192,7 @@ class GatewayProgram:
         finally:
             for answer in answering:
                 answer.cancel()
+            self._writers.discard(writer)
             del self._links[task]
             writer.close()
 
@@ -226,6 +245,8 @@ class GatewayProgram:
             doors=frozenset(self._journal.told.doors),
             held=self._held_by_others(open_requests) if isinstance(call, Ask) else {},
             traffic=tuple(self._doors.traffic()) if isinstance(call, AskTraffic) else (),
+            age=time.monotonic() - self._started_at,
+            of_elders=self._uses_of_elders() if isinstance(call, AskTraffic) else frozenset(),
             dropped_lines=self._doors.dropped_lines,
             certificates=await self._doors.certificates(asked) if asked else {},
             challenges=await self._doors.challenges(asked) if asked else {},
@@ -239,6 +260,36 @@ class GatewayProgram:
     async def _drain_predecessor(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
         if self._predecessor:
             await self._predecessor.drain(endpoints, timeout)
+
+    def _uses_of_elders(self) -> frozenset[str]:
+        return self._predecessor.uses if self._predecessor else frozenset()
+
+    def _services_in_use(self) -> frozenset[str]:
+        """Returns the services with requests or connections here, or at gateways before this one."""
+        own = frozenset(row.service for row in self._doors.traffic() if row.active)
+        return own | self._uses_of_elders()
+
+    # Sleeping services
+
+    def _ask_wake(self, service: str) -> bool:
+        """Asks all connected servers to wake a service. Returns whether there are any."""
+        self._ask_wakes([service])
+        return bool(self._writers)
+
+    def _ask_wakes(self, services: Sequence[str]) -> None:
+        for first in range(0, len(services), _WAKES_AT_ONCE):
+            message = frame(encode(GatewayReply(0, wakes=tuple(services[first : first + _WAKES_AT_ONCE]))))
+            for writer in self._writers:
+                # A server that hangs takes none, and gets those that are still awaited later.
+                if writer.transport.get_write_buffer_size() < _MAX_UNREAD_BYTES:
+                    writer.write(message)
+
+    async def _repeat_wakes(self) -> None:
+        """Asks again for services that are still awaited: a server may have been started meanwhile, or may
+        have lost what it was asked."""
+        while True:
+            await asyncio.sleep(_WAKE_INTERVAL)
+            self._ask_wakes(self._doors.awaited())
 
     # The end
 

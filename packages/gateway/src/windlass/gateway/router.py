@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from windlass.base.metrics import Metric, gauge
-from windlass.gateway.link import AskGateway, GatewayLink
+from windlass.gateway.link import AskGateway, GatewayLink, HearWakes
 from windlass.gateway.messages import (
     AskCertificates,
     AskTraffic,
@@ -27,6 +27,7 @@ from windlass.gateway.messages import (
     Reserve,
     Retire,
     ServiceTraffic,
+    ServiceUses,
     SetRoutes,
 )
 from windlass.gateway.traffic import metrics_of
@@ -152,6 +153,15 @@ class GatewayRouter:
     async def service_traffic(self) -> Sequence[ServiceTraffic]:
         """Returns the traffic counters of all services of the gateway."""
         return (await self._ask_traffic()).traffic
+
+    async def service_uses(self) -> ServiceUses:
+        """Returns the traffic of all services of the gateway, and since when it was counted."""
+        state = await self._ask_traffic()
+        return ServiceUses(state.age, {row.service: row for row in state.traffic}, state.of_elders)
+
+    def hear_wakes(self, hear: HearWakes) -> None:
+        """Sets what is called with sleeping services that have requests, of all doors of the gateway."""
+        self._link.hear_wakes = hear
 
     async def _ask_traffic(self) -> GatewayState:
         return await self._link.call(AskTraffic())

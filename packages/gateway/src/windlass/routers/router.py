@@ -49,6 +49,9 @@ class Absence(StrEnum):
     DEPLOYING = "deploying"
     FAILED = "failed"
     """The last deployment of the service failed, and no earlier version runs."""
+    SLEEPING = "sleeping"
+    """The service was stopped because it had no requests, or it is being started again. Its requests are
+    held."""
     STOPPED = "stopped"
     UNDEPLOYED = "undeployed"
 

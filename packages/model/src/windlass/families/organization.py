@@ -27,6 +27,7 @@ from windlass.core.declare.traits import (
     InstancesReady,
     InstancesRunning,
     InstancesWanted,
+    Sleeping,
     StreamOptions,
 )
 from windlass.detect.recipe import Recipe
@@ -101,6 +102,7 @@ class ServiceInBrief(Shown):
     id: Id
     name: Annotated[str, example("web")]
     state: Annotated[str, Meta(description="As in its status"), example("RUNNING")]
+    sleeping: Sleeping = False
     url: Annotated[str, Meta(description="Its first public address; empty before the first deployment")] = ""
     message: Annotated[str, Meta(description="Reason for the state, if any")] = ""
     version: Annotated[str, Meta(description="The deployment that serves"), example("v3")] = ""

@@ -38,6 +38,7 @@ from windlass.control.background.place_lease import PlaceLease
 from windlass.control.background.push_addresses import update_push_addresses
 from windlass.control.background.sampling import Sampler
 from windlass.control.background.service_data import restore_service
+from windlass.control.background.sleepers import Sleepers
 from windlass.control.background.worker import LEASE_TIME, Worker
 from windlass.control.context.context import Context, OutgoingHttp
 from windlass.control.context.log_store import LOGS_FOLDER, recover
@@ -155,6 +156,8 @@ class Installation:
         """Services whose instances changed according to the engine, with the times of the changes."""
         self._something_changed = asyncio.Event()
         self.routes = RouteUpdates(ctx)
+        self.sleepers = Sleepers(ctx)
+        ctx.places.local.router.hear_wakes(self.sleepers.hear)
         self.instance_check = InstanceCheck(ctx, self.note_change)
         self.audit_check = AuditCheck(ctx)
         self.certificates = CertificateDelivery(ctx)
@@ -205,6 +208,8 @@ class Installation:
             self._note_marks,
             self.sampler.run,
             self.disk_meter.run,
+            self.sleepers.run,
+            self.sleepers.run_wakes,
             self._note_changes,
             self.instance_check.run,
             self.audit_check.run,

@@ -112,8 +112,12 @@ def _services(api: Api) -> list[Any]:
 
 def _find_running(api: Api) -> list[Any]:
     """Returns the services that may be running: all except stopped services. A failed service may still run
-    an earlier release."""
-    return [service for service in reversed(_services(api)) if service["state"] != "STOPPED"]
+    an earlier release, and a request may wake one that sleeps."""
+    return [
+        service
+        for service in reversed(_services(api))
+        if service["state"] != "STOPPED" or service["sleeping"]
+    ]
 
 
 def _stop(service: Mapping[str, Any]) -> Operation:

@@ -45,6 +45,7 @@ from windlass.store.tables.resources import ResourceChanges, ResourceTable, Row
 from windlass.store.tables.runs import RunChanges, RunTable
 from windlass.store.tables.sealed import SealedChanges, SealedTable
 from windlass.store.tables.second_factors import SecondFactorChanges, SecondFactorTable
+from windlass.store.tables.service_uses import ServiceUseChanges, ServiceUseTable
 from windlass.store.tables.statuses import StatusChanges, StatusTable
 from windlass.store.tables.table import STORE_COST, ChangeSession, DatabaseSession
 from windlass.store.tables.terraform import TerraformChanges, TerraformTable
@@ -66,8 +67,8 @@ class Reads:
         "counters", "deletions", "deliveries", "deployment_inputs", "deployment_stages", "deployments",
         "events", "facts", "git_pushes", "git_webhooks", "idempotency", "identities", "image_pushes",
         "job_outputs", "key_holders", "links", "lists", "names", "owners", "passkeys", "people",
-        "plans", "receivers", "registry_webhooks", "resources", "runs", "sealed", "second_factors", "session",
-        "statuses", "terraform", "timetables", "tokens", "tree", "volumes", "work",
+        "plans", "receivers", "registry_webhooks", "resources", "runs", "sealed", "second_factors",
+        "service_uses", "session", "statuses", "terraform", "timetables", "tokens", "tree", "volumes", "work",
     )  # fmt: skip
 
     def __init__(self, session: DatabaseSession) -> None:
@@ -106,6 +107,7 @@ class Reads:
         self.runs = RunTable(session)
         self.sealed = SealedTable(session)
         self.second_factors = SecondFactorTable(session)
+        self.service_uses = ServiceUseTable(session)
         self.statuses = StatusTable(session)
         self.terraform = TerraformTable(session)
         self.timetables = TimetableTable(session)
@@ -157,6 +159,7 @@ class Tx(Reads):
     runs: RunChanges
     sealed: SealedChanges
     second_factors: SecondFactorChanges
+    service_uses: ServiceUseChanges
     statuses: StatusChanges
     terraform: TerraformChanges
     timetables: TimetableChanges
@@ -202,6 +205,7 @@ class Tx(Reads):
         self.runs = RunChanges(changing)
         self.sealed = SealedChanges(changing)
         self.second_factors = SecondFactorChanges(changing)
+        self.service_uses = ServiceUseChanges(changing)
         self.statuses = StatusChanges(changing)
         self.terraform = TerraformChanges(changing)
         self.timetables = TimetableChanges(changing)
@@ -283,7 +287,7 @@ class Tx(Reads):
             self.identities, self.volumes, self.names, self.tokens, self.branch_heads, self.terraform,
             self.timetables, self.runs, self.job_outputs, self.git_pushes, self.certificates,
             self.deployment_stages, self.deployment_inputs, self.registry_webhooks, self.image_pushes,
-            self.plans,
+            self.plans, self.service_uses,
         ):  # fmt: skip
             await table.forget(id)
         cluster = await self.statuses.remove(id)

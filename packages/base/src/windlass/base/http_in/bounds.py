@@ -41,6 +41,10 @@ class Bounds(Struct, frozen=True, kw_only=True):
     connect_seconds: float = 5.0
     pause_seconds: float = 1.0
     """The time for which an endpoint that refused a connection is skipped if there are others."""
+    wake_page_seconds: float = 5.0
+    """The time for which a browser waits for a sleeping service before it gets a page that says so."""
+    wake_seconds: float = 30.0
+    """The time for which other clients wait for a sleeping service."""
     connections: int = 10_000
     """The maximum number of client connections of one port. The limit of open files may lower it."""
     handshakes: int = 1000

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from windlass.cli.deployments import say
+from windlass.cli.deployments import say, seen_state
 from windlass.cli.everyday.call import EverydayCall, everyday
 from windlass.cli.formatting import ago
 from windlass.terminal.command_errors import InvalidUsage
@@ -38,7 +38,7 @@ def status(**options: Any) -> None:
     for stage in statuses["stages"]:
         services = [one for listed in stage.values() if isinstance(listed, list) for one in listed]
         _show_stage(stage["stage"], (stage["stage"].get("steps") or {}).get("total_duration_sec"))
-        rows = [(names.get(one["id"], one["id"]), one["state"], one["message"]) for one in services]
+        rows = [(names.get(one["id"], one["id"]), seen_state(one), one["message"]) for one in services]
         _show_services(sorted(rows))
     history = call.api.get(f"{path}/deploymentHistoryV2", pageSize=1)["results"]
     if history:

@@ -14,7 +14,7 @@ import click
 
 from windlass.cli.client import Api, ApiAnswer
 from windlass.cli.connection import connect
-from windlass.cli.deployments import say
+from windlass.cli.deployments import say, seen_state
 from windlass.cli.everyday.call import EverydayCall, FoundService, everyday, service_argument
 from windlass.cli.fields import fields_of
 from windlass.cli.following import LINE_EVENT, StreamFollower, wait_for_budget
@@ -96,7 +96,7 @@ def ps(name: str | None, wide: bool, **options: Any) -> None:
         if call.place.id:
             say(f"Services of {plain(call.place.path)}:")
             rows = [_without_place(row) for row in rows]
-        show_list(SERVICES, rows, wide=wide)
+        show_list(SERVICES, [_as_seen(row) for row in rows], wide=wide)
 
 
 @everyday(
@@ -167,6 +167,10 @@ def open_command(name: str | None, only_print: bool, **options: Any) -> None:
     click.echo(plain(url))
     if not only_print and sys.stdout.isatty():
         browse(url)
+
+
+def _as_seen(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "sleeping"} | {"state": seen_state(row)}
 
 
 def _without_place(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -116,6 +116,7 @@ class ClientConnection(SendingClient):
             peer = backend.pick_for(fields.raw)
         else:
             peer = backend.pick()
+        traffic.used = shared.now
         self._sent = b"%b %b HTTP/1.1%b%b%b\r\n\r\n%b" % (
             method,
             passed,
@@ -124,7 +125,10 @@ class ClientConnection(SendingClient):
             backend.proof,
             body,
         )
-        self._send(peer)
+        if peer is None and backend.sleeps:
+            self._wait_for_wake(backend, method, target)
+        else:
+            self._send(peer)
 
     def _passes_rules(self, rules: CompiledRules, method: bytes, target: bytes, body: bytes) -> bool:
         """Returns whether the rules of a route let a request pass. Answers it otherwise."""
@@ -220,6 +224,8 @@ class ClientConnection(SendingClient):
         backend, peer = self._backend, self._peer
         if peer is not None:
             self._leave_instance(peer)
+        if self._hold is not None:
+            self._end_hold(self._hold)
         self._upstream = self._peer = self._backend = None
         self._phase = then
         self._since = self._shared.now
@@ -231,6 +237,8 @@ class ClientConnection(SendingClient):
             self._release_large_head(backend.organization)
             traffic = backend.traffic
             traffic.answers[self.status // 100] += 1
+            if peer is not None:
+                traffic.used = self._shared.now
             if self._weight:
                 traffic.end(self._began, self._weight)
                 self._weight = 0
@@ -261,6 +269,7 @@ class ClientConnection(SendingClient):
 
         def note_end() -> None:
             traffic.switched -= 1
+            traffic.used = self._shared.now
             if entry is not None:
                 entry.end(101)
 

@@ -12,19 +12,24 @@ from typing import Final
 
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.client_socket import BUSY
+from windlass.routers.builtin.held_requests import HeldRequest
 from windlass.routers.builtin.peers import InstanceConnection, Peer
 from windlass.routers.builtin.requests import IDEMPOTENT_METHODS
 from windlass.routers.builtin.retries import MAX_KEPT_BODY_BYTES, MAX_KEPT_BYTES, AttemptFailure, Attempts
 from windlass.routers.builtin.route_rules import RouterPage
 from windlass.routers.builtin.shared_state import SharedState
+from windlass.routers.builtin.site_preferences import preferences_of
 from windlass.routers.builtin.table import Backend, Paths
 from windlass.routers.builtin.upstream import InstanceClient, Upstream
 
 _NO_ATTEMPTS: Final = Attempts()
+_PART_OF_LIMIT: Final = 0.9
+"""The part of the time limit for an answer for which a request is held at most."""
+_READING_METHODS: Final = frozenset({b"GET", b"HEAD"})
 
 
 class SendingClient(InstanceClient):
-    __slots__ = ("_backend", "_dial", "_dials", "_find", "_peer")
+    __slots__ = ("_backend", "_dial", "_dials", "_find", "_hold", "_peer")
 
     def __init__(
         self, shared_state: SharedState, find_paths: Callable[[bytes], Paths | None], port: int
@@ -39,6 +44,8 @@ class SendingClient(InstanceClient):
         self._dials = 0
         """Number of connections to instances that were opened for this client. Only the last one may be for
         the present attempt."""
+        self._hold: HeldRequest | None = None
+        """Set while the request waits for a sleeping service."""
 
     # Left to `client`
 
@@ -124,6 +131,42 @@ class SendingClient(InstanceClient):
             return sent + data
         return b""
 
+    # A sleeping service
+
+    def _wait_for_wake(self, backend: Backend, method: bytes, target: bytes) -> None:
+        """Holds the request until the service is awake. Answers it if that takes too long, or if nothing can
+        wake the service now."""
+        fields, held = self._fields.raw, self._shared.held
+        may_reload = method in _READING_METHODS
+        bounds = self._shared.bounds
+        is_person = may_reload and preferences_of(fields).html
+        seconds = bounds.wake_page_seconds if is_person else bounds.wake_seconds
+        if limit := backend.route.rules.answer_seconds:
+            seconds = min(seconds, _PART_OF_LIMIT * limit)
+
+        def resume() -> None:
+            self._hold = None
+            self._backend = found = self._current_backend(target, backend)
+            self._send(found.pick_for(fields))
+            self._advance()
+
+        def give_up() -> None:
+            self._hold = None
+            self._fail(pages.waking(backend.title, reloads=may_reload))
+            self._advance()
+
+        self._hold = HeldRequest(backend.route.service, backend.organization, resume, give_up)
+        if held.hold(self._hold, seconds):
+            self.choose_reading()
+        else:
+            self._hold = None
+            self._fail(pages.asleep(backend.title, reloads=may_reload))
+
+    def _end_hold(self, held_request: HeldRequest) -> None:
+        """Called at the end of a request that is still held."""
+        self._hold = None
+        self._shared.held.drop(held_request)
+
     # Further attempts
 
     def _try_another(self, peer: Peer, number: int) -> None:
@@ -201,14 +244,14 @@ class SendingClient(InstanceClient):
         attempts, backend = self.attempts, self._backend
         if attempts is None or backend is None:
             return
-        self._backend = backend = self._current_backend(attempts, backend)
+        self._backend = backend = self._current_backend(attempts.target, backend)
         self._send(backend.pick(attempts.avoided(backend.peers)), fresh=True)
         self._advance()
 
-    def _current_backend(self, attempts: Attempts, backend: Backend) -> Backend:
+    def _current_backend(self, target: bytes, backend: Backend) -> Backend:
         """Returns the service of the request with its present instances, which may have been replaced."""
         paths = self._find(self._fields.host)
-        found = paths and (paths.only or paths.match(attempts.target))
+        found = paths and (paths.only or paths.match(target))
         return found if found and found.traffic is backend.traffic else backend
 
     def _limit_attempt(self, attempts: Attempts) -> None:

@@ -64,6 +64,8 @@ class ErrorPage(Struct, frozen=True):
     """Value of Allow for a method that is not allowed; empty for no such header."""
     location: str = ""
     """Value of Location for a redirect; empty for no such header."""
+    reloads: bool = False
+    """Whether browsers load the page again after the seconds of `retry`."""
 
     def rendered(self, fields: bytes, *, head_only: bool, closes_connection: bool) -> bytes:
         """Renders the answer. The Accept header among the request's `fields` chooses the format."""
@@ -86,6 +88,8 @@ class ErrorPage(Struct, frozen=True):
             lines.append(f"Content-Security-Policy: {policy}")
         if self.retry:
             lines.append(f"Retry-After: {self.retry}")
+            if self.reloads and kind.startswith("text/html"):
+                lines.append(f"Refresh: {self.retry}")
         if self.allow:
             lines.append(f"Allow: {self.allow}")
         if self.location:
@@ -195,11 +199,41 @@ _ABSENCE_TEXTS: Final[Mapping[Absence, tuple[str, str, int]]] = {
         5,
     ),
     Absence.FAILED: ("is not running", "Its last deployment failed: see its log in Windlass.", 0),
+    Absence.SLEEPING: (
+        "is waking up",
+        "It was stopped because it had no requests for a while. Try again in a moment.",
+        3,
+    ),
     Absence.STOPPED: ("is stopped", "It is reached here again once it is deployed in Windlass.", 0),
     Absence.UNDEPLOYED: ("is not deployed", "It is reached here again once it is deployed in Windlass.", 0),
 }
 """The rest of the heading (after the service's title), the message, and the value of Retry-After; 0 if a
 retry would not help."""
+
+
+def waking(title: str, *, reloads: bool) -> ErrorPage:
+    """Returns the page for a sleeping service that takes long to start. `reloads`: the request may be
+    repeated."""
+    return ErrorPage(
+        503,
+        f"{title} is waking up",
+        "It was stopped because it had no requests for a while, and is being started now. "
+        + ("This page reloads by itself." if reloads else "Try again in a moment."),
+        retry=3,
+        reloads=reloads,
+    )
+
+
+def asleep(title: str, *, reloads: bool) -> ErrorPage:
+    """Returns the page for a sleeping service that cannot be woken at the moment."""
+    return ErrorPage(
+        503,
+        f"{title} is asleep",
+        "It was stopped because it had no requests for a while, and cannot be started at the moment. "
+        + ("This page reloads by itself." if reloads else "Try again in a moment."),
+        retry=10,
+        reloads=reloads,
+    )
 
 
 def only_https() -> ErrorPage:

@@ -9,6 +9,7 @@ from typing import Any
 
 from windlass.base.http_in.connections import Admission, OpenConnection, network_of
 from windlass.routers.builtin.access_log import RequestEntry, count_bytes
+from windlass.routers.builtin.held_requests import HeldRequest
 from windlass.routers.builtin.organization_shares import BusyConnection
 from windlass.routers.builtin.peers import Peer
 from windlass.routers.builtin.shared_state import SharedState
@@ -187,15 +188,31 @@ class Pipe(BusyConnection):
 class Caller(PipeEnd, BusyConnection):
     """A client's connection to a TCP port, until an instance accepts the connection."""
 
-    __slots__ = ("_active", "_backend", "_dial", "_entry", "_peer", "_port", "_shared", "_tried", "network")
+    __slots__ = (
+        "_active",
+        "_backend",
+        "_dial",
+        "_entry",
+        "_find",
+        "_held",
+        "_peer",
+        "_port",
+        "_shared",
+        "_tried",
+        "network",
+    )
 
-    def __init__(self, shared_state: SharedState, backend: Backend | None, port: int) -> None:
+    def __init__(
+        self, shared_state: SharedState, find_backend: Callable[[], Backend | None], port: int
+    ) -> None:
         """`port`: the port that the client connected to."""
         super().__init__()
         self.network = ""
         self._active = False
         self._shared = shared_state
-        self._backend = backend
+        self._find = find_backend
+        self._backend = find_backend()
+        self._held: HeldRequest | None = None
         self._port = port
         self._entry: RequestEntry | None = None
         self._tried: list[Peer] = []
@@ -223,6 +240,7 @@ class Caller(PipeEnd, BusyConnection):
         super().connection_made(transport)
         self._active = True
         self._backend.traffic.requests += 1
+        self._backend.traffic.used = shared.now
         self._try_next_peer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -230,6 +248,8 @@ class Caller(PipeEnd, BusyConnection):
         if self._pipe is None and self._active:
             self._active = False
             self._note_end()
+            if self._held is not None:
+                self._shared.held.drop(self._held)
             if self._dial is not None:
                 self._shared.leave_dial(self._peer, self._dial)
         super().connection_lost(exc)
@@ -250,11 +270,28 @@ class Caller(PipeEnd, BusyConnection):
         assert self._backend is not None
         peer = self._backend.pick(self._tried)
         if peer is None:
-            self.transport.close()
+            if not self._backend.sleeps or not self._hold(self._backend):
+                self.transport.close()
             return
         peer.active += 1
         self._peer = peer
         self._dial = self._shared.dial(peer, PipeEnd, self._take_connection, self._try_another)
+
+    def _hold(self, backend: Backend) -> bool:
+        """Waits for a sleeping service. Returns False if nothing can wake it now."""
+
+        def resume() -> None:
+            found = self._find()
+            if self.transport.is_closing():
+                return
+            if found is None or found.traffic is not backend.traffic:
+                self.transport.close()
+                return
+            self._backend = found
+            self._try_next_peer()
+
+        self._held = HeldRequest(backend.route.service, backend.organization, resume, self.transport.close)
+        return self._shared.held.hold(self._held, self._shared.bounds.wake_seconds)
 
     def _try_another(self, peer: Peer) -> None:
         peer.ended()
@@ -273,6 +310,7 @@ class Caller(PipeEnd, BusyConnection):
     def _note_end(self) -> None:
         assert self._backend is not None
         self._backend.traffic.closed += 1
+        self._backend.traffic.used = self._shared.now
         if self._entry is not None:
             self._entry.end(0)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
@@ -268,6 +269,8 @@ class BuiltinRouter:
             if route.external is not None and port_key(route.inside, route.external) not in ports:
                 raise RouteError(f"port {route.external} has not been reserved for {route.title}")
         self._table.put(service, routes)
+        if not self._table.sleeps(service):
+            self._shared.held.release(service)
 
     async def drain(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
         peers = [peer for at in endpoints if (peer := self._shared.peers.get(at))]
@@ -287,7 +290,21 @@ class BuiltinRouter:
 
     async def forget(self, service: str) -> None:
         self._table.drop(service)
+        self._shared.held.release(service)
         await self.reserve(service, ())
+
+    def wake_with(self, ask: Callable[[str], bool]) -> None:
+        """Sets what asks for a sleeping service to be woken; it returns whether anything can do so."""
+        self._shared.held.ask = ask
+
+    @property
+    def awaited(self) -> Collection[str]:
+        """Returns the sleeping services for which requests wait."""
+        return self._shared.held.services
+
+    def idle_seconds(self, traffic: Traffic) -> float:
+        """Returns the time since a service was last used; -1 if it was not used since the start."""
+        return -1.0 if traffic.used == -math.inf else max(0.0, self._shared.now - traffic.used)
 
     async def complete(self) -> None:
         self._shared.is_complete = True
@@ -348,6 +365,7 @@ class BuiltinRouter:
         Tunnels and pipes stay in this process until they end."""
         self._shared.give = give_away
         self._shared.answers_until = self._shared.loop.time() + _LAST_REQUESTS
+        self._shared.held.give_up_all()
         for held in self._listening.values():
             for server in held.values():
                 server.close()
@@ -476,7 +494,7 @@ class BuiltinRouter:
             port = key if isinstance(key, int) else int(key.rpartition(":")[2])
             if self._table.port(key) is not None:
                 return ClientConnection(self._shared, lambda _: self._table.port(key), port)
-            return Caller(self._shared, self._table.tcp(key), port)
+            return Caller(self._shared, lambda: self._table.tcp(key), port)
 
         return protocol
 

@@ -24,6 +24,7 @@ from windlass.routers.builtin.access_log import RouterAccessLog
 from windlass.routers.builtin.certificates import CertificateStore, CertificateTable
 from windlass.routers.builtin.challenge_answers import CHALLENGE_PREFIX
 from windlass.routers.builtin.compression import Compressors
+from windlass.routers.builtin.held_requests import HeldRequests
 from windlass.routers.builtin.large_heads import LargeHeads
 from windlass.routers.builtin.organization_shares import OrganizationShares
 from windlass.routers.builtin.peers import Peer
@@ -104,6 +105,8 @@ class SharedState:
         self.kept_bytes = 0
         """Size of the bodies of requests that are kept to be sent once more."""
         self.large_heads = LargeHeads()
+        self.held = HeldRequests()
+        """The requests to sleeping services."""
         self.compressors = Compressors()
         self.now = 0.0
         self.peers: dict[Endpoint, Peer] = {}

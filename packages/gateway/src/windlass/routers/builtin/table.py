@@ -18,7 +18,7 @@ from windlass.routers.builtin.route_rules import CompiledRules
 from windlass.routers.builtin.service_memory import ServiceMemory
 from windlass.routers.builtin.sticky_sessions import StickySessions
 from windlass.routers.builtin.traffic import Traffic
-from windlass.routers.router import PROOF_HEADER, Endpoint, Route
+from windlass.routers.router import PROOF_HEADER, Absence, Endpoint, Route
 from windlass.routers.rules import NO_RULES
 
 Port = int | str
@@ -46,6 +46,7 @@ class Backend:
         "route",
         "rules",
         "site",
+        "sleeps",
         "sticky",
         "times",
         "title",
@@ -61,6 +62,8 @@ class Backend:
         services."""
         self.peers = tuple(peers)
         self._only = peers[0] if len(peers) == 1 else None
+        self.sleeps = route.absence is Absence.SLEEPING and not peers and route.elsewhere is None
+        """Whether requests are held until the service is woken."""
         for peer in peers:
             peer.routes += 1
         self.traffic = traffic
@@ -169,6 +172,9 @@ class RoutingTable:
         """Returns the TCP backend of a port, if any."""
         holder = _reserving_backends(self._claims.get(number, {}))
         return next((backend for backend in holder if backend.route.kind == "tcp"), None)
+
+    def sleeps(self, service: str) -> bool:
+        return any(backend.sleeps for backend in self._backends.get(service, ()))
 
     def title(self, service: str) -> str:
         backends = self._backends.get(service)

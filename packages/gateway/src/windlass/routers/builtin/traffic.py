@@ -6,6 +6,7 @@ service's requests is timed, and each timed request is weighted.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from time import monotonic
 from typing import Final
@@ -21,7 +22,18 @@ _SAMPLING_SECONDS: Final = 0.01
 class Traffic:
     """The traffic counters of one service."""
 
-    __slots__ = ("_last", "_most", "answers", "buckets", "closed", "mask", "requests", "seconds", "switched")
+    __slots__ = (
+        "_last",
+        "_most",
+        "answers",
+        "buckets",
+        "closed",
+        "mask",
+        "requests",
+        "seconds",
+        "switched",
+        "used",
+    )
 
     def __init__(self, *, timed: bool = False) -> None:
         """`timed`: time every request."""
@@ -38,6 +50,9 @@ class Traffic:
         self.buckets = [0] * (len(LATENCY_BOUNDS) + 1)
         """The number of requests in each latency bucket; the last bucket has no upper bound."""
         self.seconds = 0.0
+        self.used = -math.inf
+        """The time at which a request last went to an instance, or its answer ended, by the coarse clock of
+        the router."""
         self._last = 0.0
 
     @property

@@ -40,6 +40,11 @@ class StatusDetails(Shown):
     sub_action: str = "NONE"
 
 
+Sleeping = Annotated[
+    bool,
+    Meta(description="Whether it is stopped because it had no requests: the next one starts it again"),
+    example(False),
+]
 InstancesWanted = Annotated[
     int,
     Meta(description="Number of instances of the service that are meant to run; 0 if stopped"),
@@ -83,6 +88,7 @@ class Status(Shown):
     deployment_state: Annotated[
         str, Meta(description="The exact state, in the full interface's words"), example("DEPLOYED")
     ]
+    sleeping: Sleeping = False
     message: Annotated[str, Meta(description="Reason for the state, if any")] = ""
     service_deployment_status: Annotated[
         str, Meta(description="NEVER_DEPLOYED, OUT_OF_DATE or UP_TO_DATE"), example("UP_TO_DATE")

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from windlass.core.deploy.states import DeploymentPhase, Do, Progress
+from windlass.core.deploy.states import ENDING_ACTIONS, DeploymentPhase, Do, Progress
 
 
 class Step(StrEnum):
@@ -16,6 +16,8 @@ class Step(StrEnum):
     """End all instances of a service that should not run, then do nothing."""
     KEEP = "keep"
     """Keep the deployed release running."""
+    WAKE = "wake"
+    """Start the instances of a sleeping service."""
     BEGIN = "begin"
     """Begin the oldest queued deployment."""
     ABANDON = "abandon"
@@ -46,9 +48,12 @@ class OpenDeployment(Struct, frozen=True):
     """Returns whether the deployment's instances already serve, so that it can no longer be cancelled."""
 
 
-def plan(head: OpenDeployment | None, serving: bool) -> Step:
-    """Returns the next step. `head`: the oldest open deployment. The result is the same after an
-    interruption, so that the step is repeated."""
+def plan(head: OpenDeployment | None, serving: bool, *, waking: bool = False) -> Step:
+    """Returns the next step. `head`: the oldest open deployment. `waking`: the service sleeps, and is to be
+    woken. A deployment begins after that, so that the present version serves until the new one does. The
+    result is the same after an interruption, so that the step is repeated."""
+    if waking and serving and (head is None or _begins_awake(head)):
+        return Step.WAKE
     if head is None:
         return Step.KEEP if serving else Step.REST
     if head.cancelled and not head.switched:
@@ -58,6 +63,10 @@ def plan(head: OpenDeployment | None, serving: bool) -> Step:
     if head.progress == Progress.BUILDING:
         return Step.BUILD
     return _STEPS_BY_ACTION.get(Do(head.do), Step.RELEASE)
+
+
+def _begins_awake(head: OpenDeployment) -> bool:
+    return head.progress == Progress.QUEUED and not head.cancelled and Do(head.do) not in ENDING_ACTIONS
 
 
 _STEPS_BY_ACTION: Final[Mapping[Do, Step]] = {

@@ -46,6 +46,16 @@ class State(StrEnum):
     WAITING_STOPPING = "WAITING_STOPPING"
 
 
+class Sleep(StrEnum):
+    """Whether a service sleeps because it had no requests. Its state is STOPPED meanwhile, and the version
+    that serves stays the same."""
+
+    NONE = ""
+    ASLEEP = "ASLEEP"
+    WAKING = "WAKING"
+    """Its instances are being started."""
+
+
 class Progress(StrEnum):
     """The progress of a deployment. The last four values are final."""
 
@@ -85,6 +95,9 @@ class Do(StrEnum):
 
 ACTIONS_WITH_BUILD: Final = frozenset({Do.DEPLOY, Do.RUN})
 """Actions that begin with a build, unless the deployment repeats an earlier one."""
+
+ENDING_ACTIONS: Final = frozenset({Do.STOP, Do.UNINSTALL, Do.DELETE})
+"""Actions after which no version serves."""
 
 ACTIONS_WITH_RELEASE: Final = frozenset({Do.DEPLOY, Do.RESTART})
 """Actions after which a version serves: the new version or the previous one."""

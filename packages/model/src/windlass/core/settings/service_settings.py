@@ -18,6 +18,7 @@ _Kept = Annotated[int, Meta(ge=0, le=1000)]
 _Map = Annotated[dict[str, Line], Meta(max_length=100)]
 _Command = Annotated[list[Text], Meta(max_length=100)]
 _Rate = Annotated[int, Meta(ge=0, le=1_000_000)]
+_Minutes = Annotated[int, Meta(ge=0, le=10_080)]
 _Page = Annotated[str, Meta(max_length=16_384)]
 """A page, which is part of each route of a service."""
 _Text = Annotated[str, Meta(max_length=65_536)]
@@ -327,6 +328,21 @@ TABLE: Final = (
     _row(
         "windlass.maintenance.allowed_source_range", "AC", _Text, "",
         "Networks whose clients reach the service during maintenance, separated by commas", Effect.AT_ONCE,
+    ),
+    _row(
+        "windlass.sleep.after_minutes", "AC", _Minutes, 0,
+        "Minutes without a request after which the service is stopped, until the next request starts it "
+        "again; 0 is never", Effect.AT_ONCE, unit="minutes",
+        note="Static sites never sleep, and neither does a service that no request can wake. One that others "
+        "call by TCP sleeps only with windlass.sleep.although_called",
+    ),
+    _row(
+        "windlass.sleep.although_called", "AC", bool, False,
+        "Whether it also sleeps if other services of its environment call it, or if it has public ports of "
+        "TCP or UDP", Effect.AT_ONCE,
+        note="Calls to a sleeping service fail, unless they pass the gateway: requests and connections to "
+        "public ports do, and calls of other services on the process engine. Acts only together with "
+        "windlass.sleep.after_minutes",
     ),
     _row(
         "hpa.cpu.average_utilization_percent", _PROGRAMS, _Percent, 60,

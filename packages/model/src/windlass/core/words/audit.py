@@ -68,6 +68,8 @@ _NEAREST_WORDS: Final[Mapping[str, str]] = {
     Event.UNINSTALL_CANCELLED: "TRIGGER_CANCEL",
     Event.BROKE: "DEPLOY_FAILED",
     Event.RECOVERED: "DEPLOYED",
+    Event.FELL_ASLEEP: "STOPPED",
+    Event.WOKE_UP: "DEPLOYED",
     Event.RUN_FAILED: "FORCE_RUN_FAILED",
     Event.COMMAND_ENDED: "SHELL",
 }

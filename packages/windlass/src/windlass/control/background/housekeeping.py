@@ -253,7 +253,7 @@ class Autoscaler(Struct):
         before, status = self.samples.get(service), await ctx.store.reads.statuses.get(service)
         mine = {instance.id: usage[instance.id] for instance in instances if instance.id in usage}
         sample = self.samples[service] = Sample(now, mine, before.changed if before else now)
-        if before is None or status is None or status.serving != workload.deployment:
+        if before is None or status is None or status.serving != workload.deployment or status.sleep:
             return
         load = _load(before, sample, workload, instances)
         count = count_of(workload, status.instances or workload.instances)
@@ -264,7 +264,7 @@ class Autoscaler(Struct):
 
         async def change(tx: Tx) -> None:
             current = await tx.statuses.get(service)
-            if current and current.serving == workload.deployment:
+            if current and current.serving == workload.deployment and not current.sleep:
                 await tx.statuses.change(replace(current, instances=target))
                 await tx.work.schedule(RECONCILE, service, org=current.org)
 

@@ -64,7 +64,8 @@ async def _stop(ctx: Context, tx: Tx, service: Row, group: str) -> str:
     """Stops a service. `group`: the first deployment of the same change. Returns it, or else this one."""
     status = await status_of(tx, service)
     is_being_stopped = any(row.action == Do.STOP for row in await tx.deployments.open(service.id))
-    if status.serving is not None and status.state != State.STOPPED and not is_being_stopped:
+    is_stopped = status.state == State.STOPPED and not status.sleep
+    if status.serving is not None and not is_stopped and not is_being_stopped:
         deployment, _ = await accept(tx, service, Do.STOP, _call(ctx, service, "stop", group))
         return group or deployment.id
     return group

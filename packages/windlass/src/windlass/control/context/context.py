@@ -83,6 +83,15 @@ async def no_point(name: str) -> None:
     """Does nothing: failpoints are used only in tests."""
 
 
+class SleepTerms(Struct, frozen=True):
+    """When a service may be put to sleep."""
+
+    minutes: int
+    """Minutes without a request."""
+    although_called: bool = False
+    """Whether it sleeps even if other services call it by TCP."""
+
+
 class Routing(Locks):
     """Locks by service, held while its routes are computed and set, so that an earlier observation never
     replaces a later one."""
@@ -96,6 +105,8 @@ class Routing(Locks):
         """Routers that have ports or routes of a service, by service."""
         self.sites: dict[str, str] = {}
         """Folders of the static sites that routers serve, by service."""
+        self.sleepers: dict[str, SleepTerms] = {}
+        """The services that this server's routers serve and that may sleep."""
 
 
 class Context(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from windlass.builders.builder import Builder
 from windlass.engines.engine import UNKNOWN_LIMITS, Engine, EngineLimits
 from windlass.engines.provider import RemoteEngine
 from windlass.engines.servers import Servers
-from windlass.gateway.messages import ServiceTraffic
+from windlass.gateway.messages import ServiceTraffic, ServiceUses
 from windlass.routers.router import Router
 from windlass.store import Surroundings
 
@@ -35,6 +35,15 @@ class HttpRouter(Router, Protocol):
     async def service_traffic(self) -> Sequence[ServiceTraffic]:
         """Returns the request counts of services, including those of other router processes. Raises
         RouteError."""
+        ...
+
+    async def service_uses(self) -> ServiceUses:
+        """Returns the same, and since when the requests were counted. Raises RouteError."""
+        ...
+
+    def hear_wakes(self, hear: Callable[[Sequence[str]], None]) -> None:
+        """Sets what is called with sleeping services that have requests, again and again while these
+        wait."""
         ...
 
     async def keep(self, *, stays: bool) -> None:

@@ -26,10 +26,14 @@ from windlass.control.records.deployments import (
 from windlass.control.records.runs import plan_of
 from windlass.control.request.stage_placement import place_of
 from windlass.core.declare.registry import runs_once
-from windlass.core.deploy.states import ACTIONS_WITH_BUILD, STATES_OF_ACTIONS, Do, Progress
+from windlass.core.deploy.states import (
+    ACTIONS_WITH_BUILD,
+    ENDING_ACTIONS,
+    STATES_OF_ACTIONS,
+    Do,
+    Progress,
+)
 from windlass.store import DeploymentRow, OpenInStage, Row, Tx
-
-_ENDING_ACTIONS = frozenset({Do.STOP, Do.UNINSTALL, Do.DELETE})
 
 
 async def reason_to_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow) -> str:
@@ -37,7 +41,7 @@ async def reason_to_wait(ctx: Context, tx: Tx, service: Row, head: DeploymentRow
     if head.action in ACTIONS_WITH_BUILD:
         first = await _deployed_before(ctx, tx, service, head)
     else:
-        first = await _ended_before(ctx, tx, service, head) if head.action in _ENDING_ACTIONS else None
+        first = await _ended_before(ctx, tx, service, head) if head.action in ENDING_ACTIONS else None
     if first is None:
         return ""
     verb = "is deployed" if head.action in ACTIONS_WITH_BUILD else "ends"
@@ -69,7 +73,7 @@ async def _ended_before(ctx: Context, tx: Tx, service: Row, head: DeploymentRow)
     runs_command = await _runs_command(ctx, tx, service, head)
     for other in await _later(ctx, tx, service):
         row = other.deployment
-        is_first = row.action in _ENDING_ACTIONS and row.created <= head.created
+        is_first = row.action in ENDING_ACTIONS and row.created <= head.created
         if not is_first or not (runs_command or ctx.kinds[other.family].has_runs):
             continue
         neighbour = await tx.resources.get(row.service)
@@ -135,7 +139,7 @@ async def fail_dependents(ctx: Context, tx: Tx, service: Row, failed: Deployment
     """Fails queued deployments of the same request that wait for a failed service."""
     kind = ctx.kinds[service.family]
     begins = failed.action in ACTIONS_WITH_BUILD
-    if not (begins or (failed.action in _ENDING_ACTIONS and kind.has_runs)):
+    if not (begins or (failed.action in ENDING_ACTIONS and kind.has_runs)):
         return
     reason = f"Fix the {kind.family.noun} {name_of(service)}, which comes first: it failed"
     for other in await (_later if begins else _earlier)(ctx, tx, service):

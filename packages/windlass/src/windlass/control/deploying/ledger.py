@@ -55,6 +55,7 @@ from windlass.core.deploy.states import (
     STATES_OF_ACTIONS,
     Do,
     Progress,
+    Sleep,
     State,
 )
 from windlass.core.words.events import Event
@@ -271,14 +272,17 @@ class Ledger:
         if count:  # without instances, the volumes do not exist yet
             await tx.volumes.add(self.service.id, [volume.name for volume in workload.volumes])
         served = replace(status, serving=current.id, digest=details.digest, deployed_at=tx.now)
-        await tx.statuses.change(replace(served, instances=count, running=count, ready=count))
+        await tx.statuses.change(
+            replace(served, instances=count, running=count, ready=count, sleep=Sleep.NONE)
+        )
         tx.nudge(route_topic(self.service.id))
         return True
 
     @in_transaction
     async def clear_serving(self, tx: Tx, current: DeploymentRow) -> None:
         """Records that no generation of the service serves from now on."""
-        await tx.statuses.change(replace(await status_of(tx, self.service), serving=None))
+        status = await status_of(tx, self.service)
+        await tx.statuses.change(replace(status, serving=None, sleep=Sleep.NONE))
         tx.nudge(route_topic(self.service.id))
 
     @in_transaction

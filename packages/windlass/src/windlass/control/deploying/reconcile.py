@@ -34,7 +34,7 @@ from windlass.control.records.deployments import (
 from windlass.control.request.deleting import request_discard
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.progress import DEPLOYMENT_EVENTS
-from windlass.core.deploy.states import STATES_OF_ACTIONS, Do, Progress, State
+from windlass.core.deploy.states import STATES_OF_ACTIONS, Do, Progress, Sleep, State
 from windlass.engines.engine import EngineUnavailable
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, is_for_builds
 
@@ -131,12 +131,14 @@ async def begin(
 
 
 def _plan(head: DeploymentRow | None, status: StatusRow) -> Step:
+    waking = status.sleep == Sleep.WAKING
     if head is None:
-        return plan(None, status.serving is not None)
+        return plan(None, status.serving is not None, waking=waking)
     details = particulars(head)
     return plan(
         OpenDeployment(head.action, head.status, details.cancelled, has_switched(head, status)),
         status.serving is not None,
+        waking=waking,
     )
 
 

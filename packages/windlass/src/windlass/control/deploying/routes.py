@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from windlass.base.log import log
-from windlass.control.context.context import Context
+from windlass.control.context.context import Context, SleepTerms
 from windlass.control.context.place import Place
 from windlass.control.context.places import LAST_REQUESTS
 from windlass.control.deploying.console_route import CONSOLE
@@ -25,7 +25,8 @@ from windlass.control.records.served_names import host_names, row_of
 from windlass.core.declare.shapes import Listener
 from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.deploy.scaling import count_of
-from windlass.core.deploy.states import ACTIONS_WITH_BUILD, Do, Progress, State, is_failure
+from windlass.core.deploy.states import ACTIONS_WITH_BUILD, Do, Progress, Sleep, State, is_failure
+from windlass.core.settings.values import AdvancedValues
 from windlass.core.words.naming import LOCAL_DOMAIN
 from windlass.engines.workload import Instance, Observation, RoutedAddress, Workload, WorkloadPort
 from windlass.routers.router import Absence, Endpoint, Listen, Route, RouteError, ServedElsewhere
@@ -192,6 +193,7 @@ async def forget(ctx: Context, place: Place, service: str) -> None:
     """Removes all ports and routes of a service."""
     ctx.routing.looked.pop(service, None)
     ctx.routing.sites.pop(service, None)
+    ctx.routing.sleepers.pop(service, None)
     await (ctx.routing.routers.pop(service, None) or place.router).forget(service)
 
 
@@ -203,7 +205,8 @@ async def _compute_and_set(ctx: Context, place: Place, service: str, status: Sta
     seen = await place.engine.observe(service) if status.serving else Observation()
     is_here = bool(status.serving) and machine_of(ctx, place) is None
     site = await served_folder(ctx, place, workload) if is_here else ""
-    await _set_routes(ctx, place, workload, status, seen.of(workload.generation).ready, site)
+    ready = () if status.sleep == Sleep.ASLEEP else seen.of(workload.generation).ready
+    await _set_routes(ctx, place, workload, status, ready, site)
     return seen.instances
 
 
@@ -239,6 +242,8 @@ async def _why_absent(ctx: Context, status: StatusRow, workload: Workload | None
 async def _absence_of_serving(ctx: Context, status: StatusRow, workload: Workload | None) -> Absence:
     if workload is None:
         return Absence.UNREADY
+    if status.sleep:
+        return Absence.SLEEPING
     if workload.artifact.static is not None:
         return Absence.FILES_MISSING
     if count_of(workload, status.instances or workload.instances):
@@ -294,6 +299,7 @@ async def _set_routes(
     absence = await _why_absent(ctx, status, workload)
     routes = [replace(route, absence=absence) for route in await _routes(ctx, place, workload, names, ready)]
     ctx.routing.sites.pop(workload.service, None)
+    await _note_sleeper(ctx, place, workload, status)
     if site:  # the router serves sites over HTTP on all ports
         ctx.routing.sites[workload.service] = site
         routes = [replace(route, kind="http", site=site) for route in routes]
@@ -301,6 +307,17 @@ async def _set_routes(
         await place.router.set(workload.service, routes)
     except RouteError:
         await place.router.set(workload.service, await _resolvable_routes(ctx, workload, routes))
+
+
+async def _note_sleeper(ctx: Context, place: Place, workload: Workload, status: StatusRow) -> None:
+    """Records whether this server may put a service to sleep, by its current settings."""
+    ctx.routing.sleepers.pop(workload.service, None)
+    if status.serving and machine_of(ctx, place) is None and workload.artifact.static is None:
+        row = await ctx.store.reads.resources.get(workload.service)
+        settings = AdvancedValues(row.body if row else b"")
+        if minutes := settings["windlass.sleep.after_minutes"]:
+            terms = SleepTerms(minutes, settings["windlass.sleep.although_called"])
+            ctx.routing.sleepers[workload.service] = terms
 
 
 async def _resolvable_routes(ctx: Context, workload: Workload, routes: Sequence[Route]) -> Sequence[Route]:

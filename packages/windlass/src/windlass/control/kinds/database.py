@@ -32,6 +32,7 @@ VOLUME_NAME = "data"
 class DatabaseKind(ServiceKind[Database]):
     family = database
     precedence = Precedence.DATA
+    may_call = False
     has_versions = False
     is_counted = True
 

@@ -140,6 +140,8 @@ class ServiceKind(Generic[S]):
     """The first word of the host name in lists of variables; defaults to the name of the family."""
     size_fields: ClassVar[Mapping[str, str]] = {}
     """The names of the resource fields, if they differ from cpu, memory and gpu."""
+    may_call: ClassVar[bool] = True
+    """Indicates whether its programs may connect to other services of the environment."""
     has_runs: ClassVar[bool] = False
     """Indicates whether a deployment only prepares a version for separate runs, as with jobs."""
     is_counted: ClassVar[bool] = False

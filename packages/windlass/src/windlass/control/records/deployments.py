@@ -36,10 +36,12 @@ from windlass.core.deploy.progress import (
 from windlass.core.deploy.states import (
     ACTIONS_WITH_BUILD,
     ACTIONS_WITH_RELEASE,
+    ENDING_ACTIONS,
     OPEN_STATES_OF_DEPLOYMENTS,
     STATES_OF_ACTIONS,
     Do,
     Progress,
+    Sleep,
     State,
 )
 from windlass.core.words.events import Event
@@ -95,6 +97,8 @@ async def accept(
     )  # fmt: skip
     await tx.deployments.add(deployment)
     status = replace(status, deployments=deployment.number)
+    if status.sleep and action not in ENDING_ACTIONS:
+        status = replace(status, sleep=Sleep.WAKING)
     if not is_one_off:
         status = replace(
             status,
@@ -292,7 +296,7 @@ def has_to_be_built(deployment: DeploymentRow) -> bool:
 def has_switched(deployment: DeploymentRow, status: StatusRow) -> bool:
     """Returns whether it is too late to cancel a deployment: its generation serves already, or the serving
     generation was ended already."""
-    if deployment.action in {Do.STOP, Do.UNINSTALL, Do.DELETE}:
+    if deployment.action in ENDING_ACTIONS:
         return deployment.status != Progress.QUEUED and status.serving is None
     return status.serving == deployment.id
 
@@ -333,7 +337,8 @@ async def cancel(
     if under_way:
         status = replace(status, state=State.CANCELING)
     elif len(await tx.deployments.open(service.id)) == 0:
-        status = replace(status, state=State.CANCELED, message=message)
+        at_rest = State.STOPPED if status.sleep else State.CANCELED
+        status = replace(status, state=at_rest, message=message)
     await tx.statuses.change(status)
     return status
 

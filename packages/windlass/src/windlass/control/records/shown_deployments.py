@@ -107,6 +107,7 @@ def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) ->
         "id": service.id,
         "state": shown_state(call, service, status),
         "deployment_state": call.dialect.exact(status.state),
+        "sleeping": bool(status.sleep),
         "message": status.message,
         "service_deployment_status": freshness,
         "is_part_last_deployment": status.deployments > 0,

@@ -89,6 +89,7 @@ async def _document_of(ctx: Context, call: Call, place: ServicePlace, ancestors:
         "id": service.id,
         "name": own.name,
         "state": shown_state(call, service, status),
+        "sleeping": bool(status.sleep),
         "url": links[0]["url"] if links else "",
         "message": status.message,
         "version": await version_of(source, status.serving),

@@ -182,7 +182,9 @@ async def state_of(ctx: Context, reads: Reads, environment: Row) -> PreviewState
     for service in await services_of(ctx, reads, environment):
         if ctx.kinds[service.family].runs_in_preview(service):
             is_open = bool(await reads.deployments.open(service.id))
-            states.append((await status_of(reads, service)).state if not is_open else "")
+            status = await status_of(reads, service)
+            at_rest = State.DEPLOYED if status.sleep else status.state  # the next request wakes it
+            states.append(at_rest if not is_open else "")
     if "" in states:
         return PreviewState.DEPLOYING
     if any(is_failure(state) for state in states):

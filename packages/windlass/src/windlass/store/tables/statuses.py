@@ -31,6 +31,8 @@ class StatusRow(Struct, frozen=True, gc=False):
     running: int = 0
     ready: int = 0
     """The numbers of running and of ready instances of `serving`, when the engine was last checked."""
+    sleep: str = ""
+    """Whether the service sleeps, or is being woken; see `Sleep`. It has no instances while it sleeps."""
 
 
 _COLUMNS: Final = columns(StatusRow)
@@ -62,8 +64,8 @@ ORDER BY MIN(CASE WHEN status.serving IS NULL THEN 1 ELSE 0 END), MIN(resource.c
 ADD: Final = f"INSERT INTO status ({_COLUMNS}) VALUES ({places(len(StatusRow.__struct_fields__))})"
 CHANGE: Final = """
 UPDATE status SET state = $1, message = $2, deployment = $3, deployments = $4, deployed_at = $5, changed = $6,
-    serving = $7, digest = $8, instances = $9, running = $10, ready = $11
-WHERE id = $12"""
+    serving = $7, digest = $8, instances = $9, running = $10, ready = $11, sleep = $12
+WHERE id = $13"""
 DELETE: Final = "DELETE FROM status WHERE id = $1 RETURNING cluster, deployments"
 
 
@@ -118,13 +120,14 @@ class StatusChanges(StatusTable):
 
     async def add(self, id: str, org: str, state: str, cluster: str = "") -> None:
         now = self._session.now
-        await self._session.all(ADD, id, org, state, "", None, 0, None, now, None, "", 0, cluster, 0, 0)
+        await self._session.all(ADD, id, org, state, "", None, 0, None, now, None, "", 0, cluster, 0, 0, "")
 
     async def change(self, row: StatusRow) -> None:
         self._session.nudge(status_topic(row.id))
         await self._session.all(
             CHANGE, row.state, row.message, row.deployment, row.deployments, row.deployed_at,
-            self._session.now, row.serving, row.digest, row.instances, row.running, row.ready, row.id,
+            self._session.now, row.serving, row.digest, row.instances, row.running, row.ready,
+            row.sleep, row.id,
         )  # fmt: skip
 
     async def remove(self, id: str) -> str | None:

@@ -8,8 +8,11 @@ const ICONS = { ok: "circle-check", busy: "loader-circle", off: "circle-dashed",
 
 /** The icon of a kind of state. */
 export const stateIcon = (kind) => icon(ICONS[kind], "glyph");
-const OFF = new Set(["STOPPED", "READY", "CANCELED", "SUPERSEDED", "DELETED"]);
+const OFF = new Set(["STOPPED", "SLEEPING", "READY", "CANCELED", "SUPERSEDED", "DELETED"]);
 const OK = new Set(["RUNNING", "DEPLOYED", "RESTARTED", "SUCCEEDED", "COMPLETED", "UP_TO_DATE", "DELIVERED", "SUCCESS", "OK"]);
+
+/** The state of a service as people see it: one that sleeps is STOPPED for programs. */
+export const seenState = ({ state, sleeping }) => (sleeping && state === "STOPPED" ? "SLEEPING" : state);
 
 /** The kind of a state: ok, busy, off, warn, bad or wait. */
 export function kindOf(state, { instances = 0, ready = instances } = {}) {
@@ -31,7 +34,7 @@ export function serviceKind(service) {
 }
 
 /** Icon and word of a service in a list. */
-export const serviceBadge = (service) => badge(service.state, serviceKind(service), service.service_type, service.lacks_port && words.states.UNREACHED);
+export const serviceBadge = (service) => badge(seenState(service), serviceKind(service), service.service_type, service.lacks_port && words.states.UNREACHED);
 
 /** Whether Windlass was to choose the port of a running service, and found none, so that nothing reaches it. */
 export const lacksPort = ({ automatic_port: isAutomatic, ports, process }, state) => OK.has(state) && isAutomatic && !ports?.length && !process;
@@ -39,7 +42,10 @@ export const lacksPort = ({ automatic_port: isAutomatic, ports, process }, state
 export const hasManyErrors = ({ error_share: share }) => share >= MANY_ERRORS;
 
 /** The word for the state of a service, or of anything else that has a state. */
-export const stateOf = ({ state, service_type: type = "" }) => words.kinds[type]?.states[state] || words.states[state] || words.readable(state).toLowerCase();
+export const stateOf = ({ state, sleeping, service_type: type = "" }) => {
+  const seen = seenState({ state, sleeping });
+  return words.kinds[type]?.states[seen] || words.states[seen] || words.readable(seen).toLowerCase();
+};
 
 /** Icon and word. `type` is the kind of a service, where its states have words of their own; `kind` may say more than the state alone, and `warning` is its word then. */
 export function badge(state, kind = kindOf(state), type = "", warning = "") {

@@ -8,7 +8,7 @@ const products = { POSTGRESQL: "PostgreSQL", MYSQL: "MySQL", MONGODB: "MongoDB",
 
 const states = {
   RUNNING: "running", DEPLOYED: "running", RESTARTED: "running", DEGRADED: "degraded", UNREACHED: "running, without an address", ERROR: "failed", FAILED: "failed", SUCCEEDED: "succeeded",
-  STOPPED: "stopped", READY: "never deployed", QUEUED: "queued", BUILDING: "building", DEPLOYING: "deploying", STOPPING: "stopping",
+  STOPPED: "stopped", SLEEPING: "sleeping", READY: "never deployed", QUEUED: "queued", BUILDING: "building", DEPLOYING: "deploying", STOPPING: "stopping",
   RESTARTING: "restarting", DELETING: "deleting", CANCELED: "cancelled", CANCELING: "cancelling", SUPERSEDED: "replaced by a newer one",
   DEPLOYMENT_QUEUED: "queued", STOP_QUEUED: "stop queued", RESTART_QUEUED: "restart queued", DELETE_QUEUED: "delete queued",
   DEPLOYMENT_ERROR: "failed", BUILD_ERROR: "build failed", STOP_ERROR: "stop failed", RESTART_ERROR: "restart failed", DELETE_ERROR: "delete failed",

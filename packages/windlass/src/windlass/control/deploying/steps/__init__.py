@@ -12,6 +12,7 @@ from windlass.control.deploying.steps.maintain import clear, keep
 from windlass.control.deploying.steps.release import abandon, release
 from windlass.control.deploying.steps.run import run
 from windlass.control.deploying.steps.stop import delete, stop, uninstall
+from windlass.control.deploying.steps.wake import wake
 from windlass.core.deploy.plan import Step
 
 STEPS: Final[Mapping[Step, Callable[[Ledger], Awaitable[None]]]] = {
@@ -23,5 +24,6 @@ STEPS: Final[Mapping[Step, Callable[[Ledger], Awaitable[None]]]] = {
     Step.DELETE: delete,
     Step.ABANDON: abandon,
     Step.KEEP: keep,
+    Step.WAKE: wake,
     Step.REST: clear,
 }

@@ -12,6 +12,7 @@ from windlass.control.deploying.ledger import Ledger, fence
 from windlass.control.deploying.rebuilding import is_rebuild, rebuild
 from windlass.control.deploying.release import apply, end_up_to, retire_others
 from windlass.control.deploying.routes import refresh, reserve
+from windlass.control.deploying.steps.wake import keep_asleep
 from windlass.control.records.deployments import status_of
 from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import State
@@ -30,6 +31,9 @@ async def keep(ledger: Ledger) -> None:
     workload = await ledger.find_serving()
     if workload is None:
         await ledger.rest()
+        return
+    if status.sleep:
+        await keep_asleep(ledger, workload)
         return
     count = count_of(workload, status.instances or workload.instances)
     try:

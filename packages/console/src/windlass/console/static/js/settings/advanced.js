@@ -19,6 +19,7 @@ const GROUPS = [
   ["traffic", "times", ["network.gateway_api.http_request_timeout_seconds", "network.ingress.proxy_connect_timeout_seconds", "network.ingress.proxy_read_timeout_seconds", "network.ingress.proxy_send_timeout_seconds", "network.ingress.send_timeout_seconds",
     "network.ingress.keepalive_timeout_seconds", "network.gateway_api.http_connection_idle_timeout_seconds", "network.ingress.keepalive_time_seconds"]],
   ["traffic", "retries", ["network.gateway_api.retry.num_retries", "network.gateway_api.retry.retry_on", "network.gateway_api.retry.http_status_codes", "network.gateway_api.retry.per_try_timeout_seconds"]],
+  ["traffic", "sleep", ["windlass.sleep.after_minutes", "windlass.sleep.although_called"]],
   ["traffic", "pages", ["windlass.maintenance.enable", "windlass.maintenance.allowed_source_range", "windlass.maintenance.page", "windlass.pages.error"]],
   ["build", "build", ["build.timeout_max_sec", "build.disable_buildkit_cache", "build.cpu_max_in_milli", "build.ram_max_in_gib"]],
   ["start", "replacing", ["deployment.update_strategy.type", "deployment.termination_grace_period_seconds", "deployment.lifecycle.pre_stop_exec_command", "security.read_only_root_filesystem"]],
