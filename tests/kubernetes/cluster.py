@@ -133,7 +133,9 @@ def main() -> None:
         for name, program in (("kubectl", CLUSTER), ("helm", HELM)):
             (programs / name).unlink(missing_ok=True)
             (programs / name).symlink_to(program)
-        print(f"A cluster runs since {time.monotonic() - began:.1f} s. Images: {cluster.network.registry}")
+        print(
+            f"The cluster is ready after {time.monotonic() - began:.1f} s. Images: {cluster.network.registry}"
+        )
         print(f"export KUBECONFIG={cluster.folder}/kubeconfig PATH={programs}:$PATH")
         print("Ctrl-C ends it, unless tests use it.", flush=True)
         try:
