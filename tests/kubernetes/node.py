@@ -123,7 +123,8 @@ class Node:
         ports = {"type": "portmap", "capabilities": {"portMappings": True}}
         configuration = {"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge, ports]}
         (plugins / "10-pods.conflist").write_text(json.dumps(configuration))
-        self.trust_registry(self._network.registry)
+        self._trust_registry(self._network.registry)
+        self._trust_registry("docker.io")  # official images of tests are there too
         file = self._folder / "containerd.toml"
         # A machine without CAP_SYS_RESOURCE cannot lower the score: then no pod would start.
         file.write_text(f"""version = 2
@@ -145,12 +146,13 @@ state = "{self._folder}/containerd-state"
 """)
         self.plane.spawn("containerd", f"--config={file}", "--log-level=warn", program="containerd")
 
-    def trust_registry(self, host: str) -> None:
-        """Lets the node pull from a registry without TLS."""
+    def _trust_registry(self, host: str) -> None:
+        """Lets the node pull images of a host from the registry of the cluster, without TLS."""
         folder = self._folder / "registries" / host
         folder.mkdir(parents=True)
+        url = f"http://{self._network.registry}"
         (folder / "hosts.toml").write_text(
-            f'server = "http://{host}"\n[host."http://{host}"]\ncapabilities = ["pull", "resolve"]\n'
+            f'server = "{url}"\n[host."{url}"]\ncapabilities = ["pull", "resolve"]\n'
         )
 
     def _import_pause_image(self) -> bool:

@@ -23,8 +23,9 @@ class ImageRegistry(NamedTuple):
     host: str
 
     def box(self) -> str:
-        """Returns the name of an image with a shell and the usual tools."""
-        return self._given("windlass-test/box", "1", box)
+        """Returns the name of an image with a shell and the usual tools. The node takes it for the official
+        `busybox:1.36` too."""
+        return self._given("library/busybox", "1.36", box)
 
     def python(self) -> str:
         return self._given(_PYTHON, f"{VERSION}-1", python)
