@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from windlass.base.http_in.bounds import Bounds
-from windlass.base.http_in.wire import FIELD_BLOCK, Bad
+from windlass.base.http_in.wire import FIELD_BLOCK, HEAD_END, Bad
 
 _SIZE_PATTERN: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e]*)?")
 _MAX_LINE_BYTES: Final = 4096
@@ -38,6 +38,7 @@ class Chunks:
         "_plain",
         "_turn_left",
         "is_behind",
+        "trailers",
     )
 
     def __init__(
@@ -48,6 +49,8 @@ class Chunks:
         self.is_behind = False
         """Whether more chunks have arrived than one call parses. `feed` must then be called again, even
         without new bytes."""
+        self.trailers = b""
+        """The trailers of a body that has ended. Each line begins with its line break."""
         self._bounds = bounds
         self._chunks_left = limit
         self._excess = 0
@@ -81,6 +84,7 @@ class Chunks:
             else:
                 at = self._read_trailers(data, at)
                 if at > begin:
+                    self.trailers = data[begin : at - len(HEAD_END)]
                     return (b"".join(payload) if self._plain else data[:at]), data[at:]
             if at == begin:  # the framing is incomplete
                 self._held = data[at:]

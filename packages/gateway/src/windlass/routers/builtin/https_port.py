@@ -34,7 +34,12 @@ from windlass.routers.builtin.client_hello import (
 )
 from windlass.routers.builtin.proxy_header import IncompleteHeader, NoHeader, ProxyHeader, read_proxy_header
 from windlass.routers.builtin.shared_state import SharedState
-from windlass.routers.builtin.tls_contexts import ACME_PROTOCOL, HTTP_PROTOCOL, make_context
+from windlass.routers.builtin.tls_contexts import (
+    ACME_PROTOCOL,
+    HTTP_2_PROTOCOL,
+    HTTP_PROTOCOL,
+    make_context,
+)
 from windlass.routers.builtin.tls_layer import TlsLayer
 
 _log = log("router")
@@ -57,16 +62,21 @@ _CONTEXT_BYTES: Final = 18 * 1024
 _USUAL_CHAIN_BYTES: Final = 8 * 1024
 _BYTES_PER_CHAIN_BYTE: Final = 16
 """Memory for each further byte of a chain of certificates."""
-MakeClient = Callable[[Sequence[str], str], asyncio.Protocol]
-"""Creates the protocol of a connection after its handshake, from the names of its certificate and the
-client's address."""
+MakeClient = Callable[[Sequence[str], str, bool], asyncio.Protocol]
+"""Creates the protocol of a connection after its handshake, from the names of its certificate, the client's
+address, and whether it speaks HTTP/2."""
 
 
 class TlsContexts:
     """The contexts of the certificates that were used last."""
 
-    def __init__(self, certificates: CertificateTable, limit: int = _MAX_CACHED_CONTEXTS) -> None:
-        self._certificates = certificates
+    def __init__(
+        self,
+        certificates: CertificateTable,
+        limit: int = _MAX_CACHED_CONTEXTS,
+        protocols: Sequence[str] = (HTTP_PROTOCOL,),
+    ) -> None:
+        self._certificates, self._protocols = certificates, tuple(protocols)
         self._most = limit
         self._held: OrderedDict[str, tuple[str, ssl.SSLContext, int]] = OrderedDict()
         """Contexts by the id of the certificate, each with the hash of the certificate, and its size."""
@@ -81,7 +91,11 @@ class TlsContexts:
         found = self._held.get(id)
         if found is None or found[0] != digest:
             certificate = self._certificates.read(id)
-            found = digest, make_context(certificate), _context_bytes(len(certificate.chain))
+            found = (
+                digest,
+                make_context(certificate, *self._protocols),
+                _context_bytes(len(certificate.chain)),
+            )
         self._drop(id)
         self._held[id] = found
         self._bytes += found[2]
@@ -106,7 +120,7 @@ class HttpsPort:
         self.shared = shared_state
         self.listening = listening_socket
         self.make_client = make_client
-        self.contexts = TlsContexts(shared_state.certificates)
+        self.choose_protocols()
         self.greetings = ConnectionTable(
             "gateway, TLS handshakes", shared_state.bounds, shared_state.connections.trusts, self._log_names
         )
@@ -117,6 +131,12 @@ class HttpsPort:
         self._log_at = 0.0
         self._waiting: asyncio.TimerHandle | None = None
         self._accept_soon()
+
+    def choose_protocols(self) -> None:
+        """Offers HTTP/2 to clients that connect from now on, or no longer."""
+        offered = (HTTP_2_PROTOCOL, HTTP_PROTOCOL) if self.shared.offers_http2 else (HTTP_PROTOCOL,)
+        self.protocols = frozenset(protocol.encode() for protocol in offered)
+        self.contexts = TlsContexts(self.shared.certificates, protocols=offered)
 
     def close(self) -> None:
         """Stops accepting connections. Handshakes under way go on."""
@@ -307,7 +327,7 @@ class Greeting:
                 self._port.refuse_name(hello.name)
                 self._send_alert(_UNRECOGNIZED_NAME)
             else:
-                self._begin_later(lambda: make_context(challenge, ACME_PROTOCOL), Parting)
+                self._begin_later(lambda: make_context(challenge, ACME_PROTOCOL), lambda _: Parting())
             return
         id = certificates.find(hello.name)
         if id is None:
@@ -316,7 +336,7 @@ class Greeting:
         elif hello.is_outdated:
             self._port.greetings.refuse("an outdated version of TLS")
             self._send_alert(_PROTOCOL_VERSION)
-        elif hello.protocols and HTTP_PROTOCOL.encode() not in hello.protocols:
+        elif hello.protocols and self._port.protocols.isdisjoint(hello.protocols):
             self._port.greetings.refuse("no common protocol")
             self._send_alert(_NO_APPLICATION_PROTOCOL)
         elif hello.is_costly:
@@ -324,8 +344,10 @@ class Greeting:
             self._send_alert(_HANDSHAKE_FAILURE)
         else:
             names = certificates.facts(id).names
+            make = self._port.make_client
             self._begin_later(
-                lambda: self._port.contexts.of(id), lambda: self._port.make_client(names, self._address)
+                lambda: self._port.contexts.of(id),
+                lambda protocol: make(names, self._address, protocol == HTTP_2_PROTOCOL),
             )
 
     def _refuse_other_protocol(self, data: bytes) -> None:
@@ -359,12 +381,12 @@ class Greeting:
     # The handshake
 
     def _begin_later(
-        self, create_context: Callable[[], ssl.SSLContext], client: Callable[[], asyncio.Protocol]
+        self, create_context: Callable[[], ssl.SSLContext], client: Callable[[str], asyncio.Protocol]
     ) -> None:
         self._shared.connections.turns.wait(lambda: self._begin_handshake(create_context, client))
 
     def _begin_handshake(
-        self, create_context: Callable[[], ssl.SSLContext], client: Callable[[], asyncio.Protocol]
+        self, create_context: Callable[[], ssl.SSLContext], client: Callable[[str], asyncio.Protocol]
     ) -> None:
         if self._connection.fileno() < 0:
             return  # it was closed while it waited for its turn

@@ -24,6 +24,7 @@ from windlass.base.metrics import Metric
 from windlass.routers.builtin.access_log import RouterAccessLog
 from windlass.routers.builtin.certificates import CertificateStore, MemoryStore
 from windlass.routers.builtin.client import ClientConnection
+from windlass.routers.builtin.http2_connection import Http2Connection
 from windlass.routers.builtin.https_port import HttpsPort
 from windlass.routers.builtin.pipes import Caller
 from windlass.routers.builtin.shared_state import ClientWait, GiveAway, SecureOrigin, SharedState
@@ -374,7 +375,7 @@ class BuiltinRouter:
         if self._https is not None:
             self._https.close()
         for client in list(self._shared.connections.members):
-            if isinstance(client, TlsClient):
+            if isinstance(client, (TlsClient, Http2Connection)):
                 client.leave()
 
     def adopt(self, connection: socket.socket, port: int, client_wait: ClientWait) -> None:
@@ -409,6 +410,13 @@ class BuiltinRouter:
         """Sets from which addresses connections to the gateway's ports begin with a header of the PROXY
         protocol. They are closed without one. From other addresses, a header is no valid request."""
         self._shared.sends_header = sends_header
+
+    def offer_http2(self, is_offered: bool) -> None:
+        """Offers HTTP/2 to HTTPS clients that connect from now on, or no longer."""
+        if is_offered is not self._shared.offers_http2:
+            self._shared.offers_http2 = is_offered
+            if self._https is not None:
+                self._https.choose_protocols()
 
     # The access log
 
@@ -480,8 +488,11 @@ class BuiltinRouter:
     def _client_connection(self) -> ClientConnection:
         return ClientConnection(self._shared, self._table.host, self._port)
 
-    def _secure_connection(self, names: Sequence[str], address: str) -> TlsClient:
-        return TlsClient(self._shared, self._table.host, self._shared.https_port, names, address)
+    def _secure_connection(
+        self, names: Sequence[str], address: str, speaks_http2: bool
+    ) -> TlsClient | Http2Connection:
+        make = Http2Connection if speaks_http2 else TlsClient
+        return make(self._shared, self._table.host, self._shared.https_port, names, address)
 
     def _relayed_connection(self, origin: SecureOrigin, port: int) -> TlsClient:
         return TlsClient(self._shared, self._table.host, port, origin.names, origin.address, is_relayed=True)

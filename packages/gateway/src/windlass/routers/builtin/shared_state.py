@@ -25,6 +25,7 @@ from windlass.routers.builtin.certificates import CertificateStore, CertificateT
 from windlass.routers.builtin.challenge_answers import CHALLENGE_PREFIX
 from windlass.routers.builtin.compression import Compressors
 from windlass.routers.builtin.held_requests import HeldRequests
+from windlass.routers.builtin.http2_limits import Http2Limits
 from windlass.routers.builtin.large_heads import LargeHeads
 from windlass.routers.builtin.organization_shares import OrganizationShares
 from windlass.routers.builtin.peers import Peer
@@ -85,6 +86,9 @@ class SharedState:
         """The port on which services are reached by host name over HTTP."""
         self.https_port = 0
         """The port for HTTPS; 0 for no HTTPS."""
+        self.offers_http2 = False
+        """Whether HTTPS clients may speak HTTP/2."""
+        self.http2_limits = Http2Limits()
         self.public_https_port = 0
         """The port that clients use for HTTPS, if it is another one; 0 otherwise."""
         self.successor = Peer(Endpoint("successor", 0))

@@ -10,6 +10,7 @@ from typing import Final
 from windlass.routers.router import Certificate
 
 HTTP_PROTOCOL: Final = "http/1.1"
+HTTP_2_PROTOCOL: Final = "h2"
 ACME_PROTOCOL: Final = "acme-tls/1"
 """The protocol of tls-alpn-01 challenges (RFC 8737)."""
 _CIPHERS: Final = ":".join(
@@ -29,15 +30,16 @@ _SESSION_TICKETS: Final = 1
 clients use none."""
 
 
-def make_context(certificate: Certificate, protocol: str = HTTP_PROTOCOL) -> ssl.SSLContext:
-    """Makes the context of a server with this certificate. Raises ssl.SSLError (an OSError) or ValueError if
+def make_context(certificate: Certificate, *protocols: str) -> ssl.SSLContext:
+    """Makes the context of a server with this certificate. `protocols`: those that it speaks, the best one
+    first; HTTP/1.1 by default. Raises ssl.SSLError (an OSError) or ValueError if
     OpenSSL does not accept the certificate or its key."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE  # clients know which cipher their hardware has
     context.set_ciphers(_CIPHERS)
-    context.set_alpn_protocols([protocol])
+    context.set_alpn_protocols(protocols or (HTTP_PROTOCOL,))
     context.num_tickets = _SESSION_TICKETS
     _load(context, certificate.chain + b"\n" + certificate.key)
     return context

@@ -45,11 +45,12 @@ class TlsLayer(asyncio.Protocol):
         self,
         loop: asyncio.AbstractEventLoop,
         context: ssl.SSLContext,
-        begin: Callable[[], asyncio.Protocol],
+        begin: Callable[[str], asyncio.Protocol],
         on_end: Callable[[str], None],
         bounds: Bounds,
     ) -> None:
-        """`begin` returns the protocol of the connection after its handshake. `on_end` is called at the end
+        """`begin` returns the protocol of the connection after its handshake, from the name of the protocol
+        that both sides have chosen (empty if the client offers none). `on_end` is called at the end
         of the handshake, with the reason if it has failed."""
         self._loop = loop
         self._begin, self._ended = begin, on_end
@@ -122,7 +123,7 @@ class TlsLayer(asyncio.Protocol):
             return
         self._flush()
         self._ended("")
-        self._protocol = self._begin()
+        self._protocol = self._begin(self._tls.selected_alpn_protocol() or "")
         self._begin = self._ended = _do_nothing  # they hold the objects of the handshake
         self._protocol.connection_made(self)
         if self._incoming.pending and not self._is_closing:

@@ -1,0 +1,56 @@
+"""Limits for clients of HTTP/2, against floods of frames that cost them nothing.
+
+Each frame that carries no request and no body takes something from an allowance of its connection, which
+grows with time and with the answers that the client takes. A client that has used it up is disconnected.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+_BYTES_PER_FURTHER_UNIT: Final = 64
+"""A control frame costs one more for each of this many bytes."""
+
+
+class Http2Limits(Struct, frozen=True, kw_only=True):
+    """The limits of each connection. Tests can change each of them."""
+
+    streams: int = 100
+    """The maximum number of streams that are open at the same time."""
+    resets: int = 100
+    """The number of streams that may be reset, beyond one for each complete answer: a browser that leaves a
+    page resets at most all streams that are open."""
+    resets_per_second: float = 10.0
+    control_frames: int = 1000
+    """The number of PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty and unknown frames."""
+    control_frames_per_second: float = 100.0
+    window_updates_per_frame: int = 2
+    """The number of WINDOW_UPDATE frames for each DATA frame of an answer that are not counted: one for the
+    stream, one for the connection."""
+
+
+class Allowance:
+    """A number of events that grows with time up to a maximum."""
+
+    __slots__ = ("_filled_at", "_left", "_most", "_per_second")
+
+    def __init__(self, most: float, per_second: float, now: float) -> None:
+        self._most = self._left = most
+        self._per_second = per_second
+        self._filled_at = now
+
+    def give(self, number: float = 1) -> None:
+        self._left = min(self._most, self._left + number)
+
+    def take(self, number: float, now: float) -> bool:
+        """Returns whether there was enough."""
+        self.give(self._per_second * max(0.0, now - self._filled_at))
+        self._filled_at = now
+        self._left -= number
+        return self._left >= 0
+
+
+def cost_of_control_frame(size: int) -> int:
+    return 1 + size // _BYTES_PER_FURTHER_UNIT
