@@ -18,8 +18,10 @@ import pytest
 
 INSTALLED_BY: Final = {
     "chromium": "apt-get install chromium",
+    "curl": "apt-get install curl",
     "docker-registry": "apt-get install docker-registry",
     "nginx": "apt-get install nginx-light",
+    "h2spec": "bash .ci/h2spec",
     "node": "apt-get install nodejs",
     "npm": "apt-get install npm",
     "openssl": "apt-get install openssl",

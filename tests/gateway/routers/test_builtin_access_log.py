@@ -74,6 +74,7 @@ async def test_a_request_is_logged_as_one_line_without_its_query_string(town: To
         "user_agent": "of-the-test",
         "request_id": one.heard[0].fields["x-request-id"],
         "trace_id": TRACE,
+        "protocol": "HTTP/1.1",
     }
 
 

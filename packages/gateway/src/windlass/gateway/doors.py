@@ -210,6 +210,7 @@ class Doors:
             router.set_https_port(request.https_port, request.public_https_port)
             router.trust(trust_check(request.trusted))
             router.await_headers(trust_check(request.proxy_protocol_from))
+            router.offer_http2(request.offers_http2)
             await router.log_to(request.access_log)
         else:
             await self._move(router, opened, request)
@@ -255,6 +256,7 @@ class Doors:
         )
         router.await_headers(trust_check(request.proxy_protocol_from))
         router.wake_with(self._ask_wake)
+        router.offer_http2(request.offers_http2)
         await router.start()
         try:
             router.set_https_port(request.https_port, request.public_https_port)

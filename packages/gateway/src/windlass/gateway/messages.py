@@ -27,6 +27,8 @@ class Open(Struct, frozen=True, tag=True):
     """Addresses whose connections begin with a header of the PROXY protocol."""
     public_https_port: int = 0
     """The port that clients use for HTTPS, if it is another one; 0 otherwise."""
+    offers_http2: bool = False
+    """Whether HTTPS clients may speak HTTP/2."""
 
 
 def is_same_place(current: Open, request: Open) -> bool:

@@ -57,6 +57,8 @@ class GatewayRouter:
         https_port: int = 0,
         proxy_protocol_from: Sequence[str] = (),
         public_https_port: int = 0,
+        *,
+        offers_http2: bool = False,
     ) -> None:
         """`listener_key`: the name of this router in the gateway."""
         self._link = link
@@ -69,6 +71,7 @@ class GatewayRouter:
             https_port,
             tuple(proxy_protocol_from),
             public_https_port,
+            offers_http2,
         )
         self._door = listener_key
         self._port = port

@@ -90,12 +90,12 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     public_https_port: Annotated[
         int,
         says(
-            "Port at which visitors reach https_port, where the machine or a router in front maps it; 0: "
-            "https_port itself",
+            "Port at which visitors reach https_port, if a router in front maps it; 0: https_port itself",
             ge=0,
             le=65_535,
         ),
     ] = 0
+    gateway_http2: Annotated[bool, says("Visitors may speak HTTP/2 at https_port; no: only HTTP/1.1")] = True
     public_ports: Annotated[
         str,
         says(

@@ -83,6 +83,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
             settings.https_port,
             settings.proxy_protocol_from,
             settings.public_https_port,
+            offers_http2=settings.gateway_http2,
         ),
         git=BundledRepositories(git, folder / "bundled", repositories_of(settings)),
         servers=opened.servers,

@@ -48,6 +48,8 @@ class GatewayAccessLine(Struct, frozen=True, gc=False):
     user_agent: str
     request_id: str | None
     trace_id: str | None
+    protocol: str | None
+    """Version of HTTP; None for a TCP connection."""
     level: str = "info"
     logger: str = "windlass.gateway.access"
 
@@ -81,6 +83,7 @@ class LoggedHead(NamedTuple):
     fields: bytes
     """All header lines (without the request line)."""
     request_id: bytes
+    protocol: str = "HTTP/1.1"
 
 
 OwnLog = Callable[[GatewayAccessLine, str], None]
@@ -145,6 +148,7 @@ class RequestEntry:
             user_agent=_decode(values.get(b"user-agent", b"")),
             request_id=_decode(head.request_id) or None,
             trace_id=trace.id if trace else None,
+            protocol=head.protocol if method else None,
         )
 
 

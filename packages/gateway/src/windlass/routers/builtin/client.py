@@ -8,7 +8,7 @@ write.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from windlass.base.http_in.body import RequestBody
 from windlass.base.http_in.heads import CHUNKED_LENGTH
@@ -31,6 +31,7 @@ from windlass.routers.router import Route
 
 
 class ClientConnection(SendingClient):
+    protocol: ClassVar[str] = "HTTP/1.1"
     is_last: bool = False
     """Whether the connection closes after the next answer, in any case."""
     __slots__ = ("_began", "_entry", "_large_head_bytes", "_weight")
@@ -347,6 +348,8 @@ class ClientConnection(SendingClient):
         log = shared.access_log or shared.closed_log
         self.transport = transport = count_bytes(self.transport)
         fields = self._fields
-        head = LoggedHead(method, target, fields.host, fields.raw, request_id) if method else None
+        head = None
+        if method:
+            head = LoggedHead(method, target, fields.host, fields.raw, request_id, self.protocol)
         put = shared.service_logs.of(own, route.service) if own is not None and route is not None else None
         return RequestEntry(log, transport, self._address.decode(), self._port, route, head, put)

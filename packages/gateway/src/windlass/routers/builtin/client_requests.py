@@ -20,7 +20,7 @@ _SLASH: Final = ord("/")
 _ZERO: Final = ord("0")
 _AT_ONCE: Final = 4
 """Maximum number of requests of one client that are answered in one turn of the event loop."""
-NO_FIELDS: Final = Fields(b"\0", False)
+_NO_FIELDS: Final = Fields(b"\0", False)
 
 
 class RequestReader(GatewaySocket):
@@ -29,7 +29,7 @@ class RequestReader(GatewaySocket):
     def __init__(self, shared_state: SharedState, port: int) -> None:
         super().__init__(shared_state, port)
         self._longest_line = shared_state.bounds.target_bytes
-        self._fields = NO_FIELDS
+        self._fields = _NO_FIELDS
         """The parsed headers of the last request. The next request of a client usually has the same
         headers."""
         self._body: RequestBody | None = None
@@ -146,7 +146,7 @@ class RequestReader(GatewaySocket):
     def _forget_large_head(self) -> None:
         """Called at the end of a request. A small head is kept, because the next one usually is the same."""
         if len(self._fields.raw) > MAX_SMALL_HEAD_BYTES:
-            self._fields = NO_FIELDS
+            self._fields = _NO_FIELDS
 
     def _received_body_part(self, length: int) -> bytes:
         """Returns the received part of the body. Stores bytes after the body for the next request."""

@@ -22,22 +22,19 @@ _MAX_INTEGER_BYTES: Final = 4
 """Maximum number of bytes of an integer after its first one."""
 _MAX_CACHED_VALUE_BYTES: Final = 64
 
+_STATIC_TEXT: Final = (
+    ":authority|:method=GET|:method=POST|:path=/|:path=/index.html|:scheme=http|:scheme=https|:status=200|"
+    ":status=204|:status=206|:status=304|:status=400|:status=404|:status=500|accept-charset|"
+    "accept-encoding=gzip, deflate|accept-language|accept-ranges|accept|access-control-allow-origin|age|"
+    "allow|authorization|cache-control|content-disposition|content-encoding|content-language|"
+    "content-length|content-location|content-range|content-type|cookie|date|etag|expect|expires|from|host|"
+    "if-match|if-modified-since|if-none-match|if-range|if-unmodified-since|last-modified|link|location|"
+    "max-forwards|proxy-authenticate|proxy-authorization|range|referer|refresh|retry-after|server|"
+    "set-cookie|strict-transport-security|transfer-encoding|user-agent|vary|via|www-authenticate"
+)
 _STATIC: Final[tuple[Field, ...]] = tuple(
     (name.encode(), value.encode())
-    for name, _, value in (
-        entry.partition("=")
-        for entry in (
-            ":authority|:method=GET|:method=POST|:path=/|:path=/index.html|:scheme=http|:scheme=https|"
-            ":status=200|:status=204|:status=206|:status=304|:status=400|:status=404|:status=500|"
-            "accept-charset|accept-encoding=gzip, deflate|accept-language|accept-ranges|accept|"
-            "access-control-allow-origin|age|allow|authorization|cache-control|content-disposition|"
-            "content-encoding|content-language|content-length|content-location|content-range|content-type|"
-            "cookie|date|etag|expect|expires|from|host|if-match|if-modified-since|if-none-match|if-range|"
-            "if-unmodified-since|last-modified|link|location|max-forwards|proxy-authenticate|"
-            "proxy-authorization|range|referer|refresh|retry-after|server|set-cookie|"
-            "strict-transport-security|transfer-encoding|user-agent|vary|via|www-authenticate"
-        ).split("|")
-    )
+    for name, _, value in (entry.partition("=") for entry in _STATIC_TEXT.split("|"))
 )
 """The static table, whose first entry has the index 1 (RFC 7541, appendix A)."""
 _STATIC_SIZE: Final = len(_STATIC)

@@ -14,14 +14,14 @@ from typing import Any, Final
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import Admission, network_of
 from windlass.routers.builtin import http2_frames as frames
-from windlass.routers.builtin.client_requests import NO_FIELDS
 from windlass.routers.builtin.hpack import BlockTooLarge, Field, HeaderDecoder, InvalidBlock
 from windlass.routers.builtin.http2_frames import (
     ConnectionFault,
     ErrorCode,
-    Frame,
     FrameBuffer,
+    Http2Frame,
     StreamFault,
+    check_frame,
     frame,
     goaway_frame,
     number_frame,
@@ -30,8 +30,9 @@ from windlass.routers.builtin.http2_frames import (
     without_padding,
 )
 from windlass.routers.builtin.http2_heads import request_head, trailer_lines
-from windlass.routers.builtin.http2_limits import Allowance, cost_of_control_frame
+from windlass.routers.builtin.http2_limits import FrameAllowance, cost_of_control_frame
 from windlass.routers.builtin.http2_stream import STREAM_WINDOW_BYTES, StreamClient, StreamTransport
+from windlass.routers.builtin.requests import Fields
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.table import Paths
 from windlass.routers.rules import DEFAULT_TIMES
@@ -47,10 +48,7 @@ _REQUEST_WORK: Final = 4
 """The work of a frame that opens a stream. That of each other frame is 1."""
 _GOODBYE_SECONDS: Final = 1.0
 """Time in which a client learns that the connection ends, and what it has sent until then is answered."""
-_PRIORITY_BYTES: Final = 5
-_NUMBER_BYTES: Final = 4
-_PING_BYTES: Final = 8
-_GOAWAY_BYTES: Final = 8
+_SPARE_FIELDS: Final = 8
 
 
 class Http2Connection(asyncio.Protocol):
@@ -61,7 +59,6 @@ class Http2Connection(asyncio.Protocol):
         "_closed",
         "_control",
         "_decoder",
-        "_fields",
         "_find",
         "_fresh",
         "_granted",
@@ -79,6 +76,7 @@ class Http2Connection(asyncio.Protocol):
         "_resets",
         "_shared",
         "_since",
+        "_spare",
         "_stream_window",
         "_streams",
         "_updates",
@@ -118,22 +116,22 @@ class Http2Connection(asyncio.Protocol):
         self.times = DEFAULT_TIMES
         self.covered = b""
         """The last host for which the certificate was found to be valid."""
-        self._fields = NO_FIELDS
-        """The parsed headers of an earlier request, for the next one."""
+        self._spare: list[Fields] = []
+        """The parsed headers of earlier requests, for the next ones."""
         # What arrives
         self._received = FrameBuffer()
         self._decoder = HeaderDecoder(self.bounds.head_bytes)
         self._has_settings = False
         self._block = b""
         """The beginning of a header block whose end is still to come."""
-        self._block_stream: Frame | None = None
+        self._block_stream: Http2Frame | None = None
         """The frame that has begun it."""
         self._incomplete_since = 0.0
         """The time since which a frame or a header block is incomplete; 0 if none is."""
         self._is_continuing = False
         """Whether received frames wait for a later turn of the event loop."""
-        self._resets = Allowance(limits.resets, limits.resets_per_second, now)
-        self._control = Allowance(limits.control_frames, limits.control_frames_per_second, now)
+        self._resets = FrameAllowance(limits.resets, limits.resets_per_second, now)
+        self._control = FrameAllowance(limits.control_frames, limits.control_frames_per_second, now)
         self._updates = 0
         """Number of WINDOW_UPDATE frames that are not counted."""
         self._window_left = frames.DEFAULT_WINDOW
@@ -350,7 +348,7 @@ class Http2Connection(asyncio.Protocol):
         for stream in fresh:
             stream.pass_head_on()
 
-    def _handle(self, received: Frame) -> None:
+    def _handle(self, received: Http2Frame) -> None:
         kind = received.kind
         if self._block_stream is not None and (
             kind != frames.CONTINUATION or received.stream != self._block_stream.stream
@@ -358,16 +356,16 @@ class Http2Connection(asyncio.Protocol):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame within a header block")
         if not self._has_settings and (kind != frames.SETTINGS or received.flags & frames.ACK):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "no SETTINGS at the beginning")
-        handle = _HANDLERS.get(kind)
-        if handle is None:
-            self._take_control(received)
-            return
         try:
-            handle(self, received)
+            check_frame(received)
+            if (handle := _HANDLERS.get(kind)) is not None:
+                handle(self, received)
+            else:  # PRIORITY, which changes nothing here, and unknown frames
+                self._take_control(received)
         except StreamFault as fault:
             self._reset(received.stream, fault)
 
-    def _take_control(self, received: Frame, number: int = 1) -> None:
+    def _take_control(self, received: Http2Frame, number: int = 1) -> None:
         cost = number * cost_of_control_frame(len(received.content))
         if not self._control.take(cost, self._shared.now):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many control frames")
@@ -393,27 +391,23 @@ class Http2Connection(asyncio.Protocol):
 
     # Header blocks
 
-    def _handle_headers(self, received: Frame) -> None:
-        if not received.stream % 2:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the number of a stream is even")
+    def _handle_headers(self, received: Http2Frame) -> None:
         block = without_padding(received)
         if received.flags & frames.HAS_PRIORITY:
-            if len(block) < _PRIORITY_BYTES:
-                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "a priority is incomplete")
-            depends_on, block = block[:4], block[_PRIORITY_BYTES:]
-            if int.from_bytes(depends_on) & frames.MAX_WINDOW == received.stream:
+            if len(block) < frames.PRIORITY_BYTES or frames.depends_on_itself(block, received.stream):
                 # The block is not decoded, so the connection cannot go on.
-                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a stream depends on itself")
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a priority is not valid")
+            block = block[frames.PRIORITY_BYTES :]
         if received.flags & frames.END_HEADERS:
             self._handle_block(received, block)
             return
         self._block_stream, self._block = received, block
 
-    def _handle_continuation(self, received: Frame) -> None:
+    def _handle_continuation(self, received: Http2Frame) -> None:
         begun = self._block_stream
         if begun is None:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a CONTINUATION frame continues nothing")
-        self._take_control(Frame(received.kind, 0, 0, b""))
+        self._take_control(Http2Frame(received.kind, 0, 0, b""))
         self._block += received.content
         if len(self._block) > self.bounds.head_bytes:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "a header block is too large")
@@ -422,7 +416,7 @@ class Http2Connection(asyncio.Protocol):
             self._incomplete_since = 0.0
             self._handle_block(begun, block)
 
-    def _handle_block(self, received: Frame, block: bytes) -> None:
+    def _handle_block(self, received: Http2Frame, block: bytes) -> None:
         try:
             fields = self._decoder.decode(block)
         except InvalidBlock as error:
@@ -451,8 +445,8 @@ class Http2Connection(asyncio.Protocol):
             raise StreamFault(ErrorCode.REFUSED_STREAM, "too many streams")
         head = request_head(fields, has_body=not is_last)
         client = StreamClient(self._shared, self._find, self._port, self)
-        client.take_fields(self._fields)
-        self._fields = NO_FIELDS
+        if self._spare:
+            client.take_fields(self._spare.pop())
         stream = self._streams[id] = StreamTransport(self, id, self._stream_window, client)
         stream.begin(head, is_whole=is_last)
         client.connection_made(stream)
@@ -465,7 +459,7 @@ class Http2Connection(asyncio.Protocol):
 
     # The other frames
 
-    def _handle_data(self, received: Frame) -> None:
+    def _handle_data(self, received: Http2Frame) -> None:
         size = len(received.content)
         self._window_left -= size
         if self._window_left < 0:
@@ -481,16 +475,15 @@ class Http2Connection(asyncio.Protocol):
         self.grant(size)
         self._check_stream(received, may_be_closed=self._closed.get(received.stream, False))
 
-    def _check_stream(self, received: Frame, *, may_be_closed: bool = True) -> None:
+    def _check_stream(self, received: Http2Frame, *, may_be_closed: bool = True) -> None:
         """Checks a frame for a stream that is not open."""
-        if received.stream == 0 or received.stream > self._highest or not received.stream % 2:
-            if not received.stream % 2 or received.stream <= self._last:
+        if received.stream > self._highest or not received.stream % 2:
+            if received.stream <= self._last:
                 raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame for a stream that was not opened")
         elif not may_be_closed:
             raise ConnectionFault(ErrorCode.STREAM_CLOSED, "DATA in a closed stream")
 
-    def _handle_reset(self, received: Frame) -> None:
-        _check_size(received, _NUMBER_BYTES)
+    def _handle_reset(self, received: Http2Frame) -> None:
         stream = self._streams.get(received.stream)
         if stream is None:
             self._check_stream(received)
@@ -499,19 +492,8 @@ class Http2Connection(asyncio.Protocol):
         self._take_reset()
         stream.lose()
 
-    def _handle_priority(self, received: Frame) -> None:
+    def _handle_settings(self, received: Http2Frame) -> None:
         self._take_control(received)
-        if not received.stream:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PRIORITY without a stream")
-        if len(received.content) != _PRIORITY_BYTES:
-            raise StreamFault(ErrorCode.FRAME_SIZE_ERROR, "the size of PRIORITY is not valid")
-        if int.from_bytes(received.content[:4]) & frames.MAX_WINDOW == received.stream:
-            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "a stream depends on itself")
-
-    def _handle_settings(self, received: Frame) -> None:
-        self._take_control(received)
-        if received.stream:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "SETTINGS in a stream")
         self._has_settings = True
         if received.flags & frames.ACK:
             if received.content:
@@ -530,31 +512,20 @@ class Http2Connection(asyncio.Protocol):
             if stream.window > frames.MAX_WINDOW:
                 raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a window is too large")
 
-    def _handle_push(self, received: Frame) -> None:
-        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client cannot push")
-
-    def _handle_ping(self, received: Frame) -> None:
+    def _handle_ping(self, received: Http2Frame) -> None:
         self._take_control(received)
-        if received.stream:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PING in a stream")
-        _check_size(received, _PING_BYTES)
         if not received.flags & frames.ACK:
             self.send(frame(frames.PING, frames.ACK, 0, received.content))
 
-    def _handle_goaway(self, received: Frame) -> None:
+    def _handle_goaway(self, received: Http2Frame) -> None:
         """The client opens no further streams. Those that are open are served to their end."""
         self._take_control(received)
-        if received.stream:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "GOAWAY in a stream")
-        if len(received.content) < _GOAWAY_BYTES:
-            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "the size of GOAWAY is not valid")
         self._last = self._highest
         self._leaving_at = self._leaving_at or self.loop.time()
         if not self._streams:
             self.transport.close()
 
-    def _handle_window_update(self, received: Frame) -> None:
-        _check_size(received, _NUMBER_BYTES)
+    def _handle_window_update(self, received: Http2Frame) -> None:
         if self._updates > 0:
             self._updates -= 1
         else:
@@ -598,22 +569,16 @@ class Http2Connection(asyncio.Protocol):
 
     def take_back(self, client: StreamClient) -> None:
         """Takes what the next stream can use of the client of an ended one."""
-        self._fields = client.leave_fields()
+        if len(self._spare) < _SPARE_FIELDS:
+            self._spare.append(client.leave_fields())
         self.covered, self.times = client.covered, client.times
 
 
-def _check_size(received: Frame, size: int) -> None:
-    if len(received.content) != size:
-        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "the size of a frame is not valid")
-
-
-_HANDLERS: Final[dict[int, Callable[[Http2Connection, Frame], None]]] = {
+_HANDLERS: Final[dict[int, Callable[[Http2Connection, Http2Frame], None]]] = {
     frames.DATA: Http2Connection._handle_data,
     frames.HEADERS: Http2Connection._handle_headers,
-    frames.PRIORITY: Http2Connection._handle_priority,
     frames.RST_STREAM: Http2Connection._handle_reset,
     frames.SETTINGS: Http2Connection._handle_settings,
-    frames.PUSH_PROMISE: Http2Connection._handle_push,
     frames.PING: Http2Connection._handle_ping,
     frames.GOAWAY: Http2Connection._handle_goaway,
     frames.WINDOW_UPDATE: Http2Connection._handle_window_update,

@@ -1,4 +1,4 @@
-"""Frames of HTTP/2 (RFC 9113): splits the bytes of a client into frames, and makes those that are sent. Pure."""
+"""Frames of HTTP/2 (RFC 9113): splits received bytes into frames, and makes those that are sent. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ MAX_WINDOW: Final = 2**31 - 1
 DEFAULT_WINDOW: Final = 65_535
 _HEAD_BYTES: Final = 9
 
-DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
+    range(10)
+)
 END_STREAM: Final = 0x1
 ACK: Final = 0x1
 END_HEADERS: Final = 0x4
@@ -54,7 +56,7 @@ class StreamFault(Exception):
         self.code = code
 
 
-class Frame(NamedTuple):
+class Http2Frame(NamedTuple):
     kind: int
     flags: int
     stream: int
@@ -80,7 +82,7 @@ class FrameBuffer:
         self._data = data if self.is_empty else self._data[self._at :] + data
         self._at = 0
 
-    def next(self) -> Frame | None:
+    def next(self) -> Http2Frame | None:
         """Returns the next frame if it is complete. Raises ConnectionFault."""
         data, at = self._data, self._at
         if not self._is_begun:
@@ -101,7 +103,7 @@ class FrameBuffer:
             return None
         self._at = end
         stream = int.from_bytes(data[at + 5 : begin]) & MAX_WINDOW
-        return Frame(data[at + 3], data[at + 4], stream, data[begin:end])
+        return Http2Frame(data[at + 3], data[at + 4], stream, data[begin:end])
 
 
 _HEAD: Final = struct.Struct(">HBBBI")
@@ -136,7 +138,7 @@ def header_frames(stream: int, block: bytes, *, is_last: bool) -> bytes:
     return b"".join([*frames, frame(CONTINUATION, END_HEADERS, stream, parts[-1])])
 
 
-def without_padding(received: Frame) -> bytes:
+def without_padding(received: Http2Frame) -> bytes:
     """Returns the content of a DATA or HEADERS frame without its padding. Raises ConnectionFault."""
     content = received.content
     if not received.flags & PADDED:
@@ -146,7 +148,36 @@ def without_padding(received: Frame) -> bytes:
     return content[1 : len(content) - content[0]]
 
 
-def settings_of(received: Frame) -> list[tuple[int, int]]:
+_SIZES: Final = {RST_STREAM: 4, WINDOW_UPDATE: 4, PING: 8}
+_OF_CONNECTION: Final = frozenset({SETTINGS, PING, GOAWAY})
+_OF_STREAM: Final = frozenset({DATA, HEADERS, PRIORITY, RST_STREAM})
+PRIORITY_BYTES: Final = 5
+_MIN_GOAWAY_BYTES: Final = 8
+
+
+def check_frame(received: Http2Frame) -> None:
+    """Checks the size and the stream of a frame. Raises ConnectionFault or StreamFault."""
+    kind, size = received.kind, len(received.content)
+    if kind == PUSH_PROMISE:
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client cannot push")
+    if kind in _OF_CONNECTION and received.stream:
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame of the connection in a stream")
+    if kind in _OF_STREAM and not received.stream % 2 and not (kind == PRIORITY and received.stream):
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame without a stream of a client")
+    if _SIZES.get(kind, size) != size or (kind == GOAWAY and size < _MIN_GOAWAY_BYTES):
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "the size of a frame is not valid")
+    if kind == PRIORITY:
+        if size != PRIORITY_BYTES:
+            raise StreamFault(ErrorCode.FRAME_SIZE_ERROR, "the size of PRIORITY is not valid")
+        if depends_on_itself(received.content, received.stream):
+            raise StreamFault(ErrorCode.PROTOCOL_ERROR, "a stream depends on itself")
+
+
+def depends_on_itself(priority: bytes, stream: int) -> bool:
+    return int.from_bytes(priority[:4]) & MAX_WINDOW == stream
+
+
+def settings_of(received: Http2Frame) -> list[tuple[int, int]]:
     """Returns the entries of a SETTINGS frame. Raises ConnectionFault."""
     if len(received.content) % 6:
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "the size of SETTINGS is not valid")

@@ -1,4 +1,4 @@
-"""Heads of HTTP/2: a request becomes a head of HTTP/1.1, and the head of an answer becomes a header block. Pure.
+"""Heads of HTTP/2: a request becomes a head of HTTP/1.1, and the head of an answer a header block. Pure.
 
 A request is checked twice. Here, each name and each value is checked by the grammar of HTTP/1 heads, so that
 none of them can become more than one line, and what only HTTP/2 demands is checked. Then the head goes the
@@ -30,7 +30,7 @@ _CONNECTION_FIELDS: Final = frozenset(
 UNKNOWN_LENGTH: Final = -1
 
 
-class RequestHead(NamedTuple):
+class StreamHead(NamedTuple):
     text: bytes
     """The head of HTTP/1.1, without the field of the body's length (if it has to be added) and the empty
     line at its end."""
@@ -39,7 +39,7 @@ class RequestHead(NamedTuple):
     """The length of the body, or `UNKNOWN_LENGTH`."""
 
 
-def request_head(fields: Sequence[Field], *, has_body: bool) -> RequestHead:
+def request_head(fields: Sequence[Field], *, has_body: bool) -> StreamHead:
     """Raises StreamFault if the request is not valid."""
     pseudo: dict[bytes, bytes] = {}
     lines: list[bytes] = []
@@ -70,7 +70,9 @@ def request_head(fields: Sequence[Field], *, has_body: bool) -> RequestHead:
     target = _target(pseudo, method)
     authority = pseudo.get(b":authority", host)
     if authority is not None:
-        if not _VALUE_PATTERN.fullmatch(authority) or (host is not None and host.lower() != authority.lower()):
+        if not _VALUE_PATTERN.fullmatch(authority) or (
+            host is not None and host.lower() != authority.lower()
+        ):
             raise _malformed("the authority is not valid, or the field host has another one")
         lines.insert(0, b"\r\nhost: " + authority)
     if cookies:
@@ -80,7 +82,7 @@ def request_head(fields: Sequence[Field], *, has_body: bool) -> RequestHead:
         if size > 0:
             raise _malformed("the body is shorter than its content-length")
         size = 0
-    return RequestHead(b"%b %b HTTP/1.1%b" % (method, target, b"".join(lines)), method, size)
+    return StreamHead(b"%b %b HTTP/1.1%b" % (method, target, b"".join(lines)), method, size)
 
 
 def _target(pseudo: dict[bytes, bytes], method: bytes) -> bytes:
@@ -89,7 +91,11 @@ def _target(pseudo: dict[bytes, bytes], method: bytes) -> bytes:
         raise _malformed("the method is missing or not valid")
     path, scheme = pseudo.get(b":path"), pseudo.get(b":scheme")
     if method == b"CONNECT":
-        if path is not None or scheme is not None or not _PATH_PATTERN.fullmatch(b"/" + pseudo.get(b":authority", b" ")):
+        if (
+            path is not None
+            or scheme is not None
+            or not _PATH_PATTERN.fullmatch(b"/" + pseudo.get(b":authority", b" "))
+        ):
             raise _malformed("CONNECT has an authority only")
         return pseudo[b":authority"]  # refused as on HTTP/1
     if scheme not in _SCHEMES or path is None:

@@ -31,7 +31,7 @@ class Http2Limits(Struct, frozen=True, kw_only=True):
     stream, one for the connection."""
 
 
-class Allowance:
+class FrameAllowance:
     """A number of events that grows with time up to a maximum."""
 
     __slots__ = ("_filled_at", "_left", "_most", "_per_second")

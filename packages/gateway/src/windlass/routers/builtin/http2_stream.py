@@ -26,7 +26,7 @@ from windlass.routers.builtin.http2_frames import (
     header_frames,
     number_frame,
 )
-from windlass.routers.builtin.http2_heads import UNKNOWN_LENGTH, RequestHead, answer_start, trailer_block
+from windlass.routers.builtin.http2_heads import UNKNOWN_LENGTH, StreamHead, answer_start, trailer_block
 from windlass.routers.builtin.requests import Fields
 from windlass.routers.builtin.route_rules import CompiledRules
 from windlass.routers.builtin.shared_state import SharedState
@@ -75,7 +75,7 @@ class StreamClient(TlsClient):
     def covered(self) -> bytes:
         return self._covered
 
-    def connection_made(self, transport: StreamTransport) -> None:
+    def connection_made(self, transport: Any) -> None:
         self._stream = transport
         super().connection_made(transport)
 
@@ -140,7 +140,7 @@ class StreamTransport:
         """`window`: the number of bytes that the client takes of the answer, to begin with."""
         self._connection, self._id, self._client = connection, id, client
         # The request
-        self._head: RequestHead | None = None
+        self._head: StreamHead | None = None
         """The head until it is passed on, at the end of the turn in which it has arrived."""
         self._received = b""
         """The beginning of the body until then."""
@@ -174,7 +174,7 @@ class StreamTransport:
 
     # The request
 
-    def begin(self, head: RequestHead, *, is_whole: bool) -> None:
+    def begin(self, head: StreamHead, *, is_whole: bool) -> None:
         self._is_head_only = head.method == b"HEAD"
         self._head, self._request_left, self.is_whole = head, head.length, is_whole
 

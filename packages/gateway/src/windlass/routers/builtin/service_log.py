@@ -96,7 +96,7 @@ def combined(line: GatewayAccessLine, referer: str) -> str:
     """Returns a line in the *combined* form of Apache and nginx. The path and the referer have no query,
     which may contain a secret."""
     stamp = time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime())
-    request = f"{line.method} {line.path} HTTP/1.1" if line.method else "-"
+    request = f"{line.method} {line.path} {line.protocol}" if line.method else "-"
     texts = [text.translate(_QUOTES) for text in (request, referer or "-", line.user_agent or "-")]
     return '{} - - [{}] "{}" {} {} "{}" "{}"'.format(
         line.address, stamp, texts[0], line.status or 499, line.bytes, *texts[1:]
