@@ -7,11 +7,16 @@ from typing import Any
 import pytest
 
 from tests.fakes.engine import FakeEngine
+from tests.fakes.registries import FakeRegistries
+from tests.turns import TurnCounts, counted_turns
 from tests.world import World, make_world
+from windlass.base import fair_share
 from windlass.control.services import services
+from windlass.store.tables.statuses import StatusTable
 from windlass.store.tables.table import ChangeSession
 from windlass.store.tables.tree import ResourceTree
 
+REGISTRY = {"name": "acme", "kind": "GENERIC_CR", "url": "https://registry.example.com", "config": {}}
 ACTIONS = ("stop", "redeploy", "cancelDeployment", "uninstall")
 
 
@@ -104,6 +109,42 @@ async def test_a_remembered_digest_is_that_of_the_present_variables(monkeypatch:
         assert await freshness() == ("UP_TO_DATE", "UP_TO_DATE")
         await world.database(environment, name="main")  # the variable refers to it
         assert await freshness() == ("OUT_OF_DATE", "OUT_OF_DATE")
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+async def test_lists_of_services_let_others_run_in_between(monkeypatch: pytest.MonkeyPatch, is_shared: bool):
+    """Negative control: without pauses, all services are looked at in one turn."""
+    number = 5
+    async with make_world(engine=FakeEngine("image"), out=FakeRegistries()) as world:
+        registry = await world.made(f"/organization/{world.org}/containerRegistry", REGISTRY)
+        environment = await world.environment()
+        for place in range(number):
+            body = {"name": f"c{place}", "image_name": "shop", "tag": "1", "registry_id": registry}
+            await world.made(f"/environment/{environment}/container", body)
+        # Each pause lets others run, however short the work before it was.
+        monkeypatch.setattr(fair_share, "_TURN_SECONDS", 0 if is_shared else 1000)
+        of_registry = f"/organization/{world.org}/containerRegistry/{registry}"
+        for path, counted in (
+            (f"{of_registry}/associatedServices", (ResourceTree, "above")),
+            (f"{of_registry}/container/status", (StatusTable, "get")),
+            (f"/environment/{environment}/container?toUpdate=true", (StatusTable, "get")),
+        ):
+            async with counted_turns() as counts:
+                with monkeypatch.context() as patch:
+                    count_calls(patch, *counted, counts)
+                    assert (await world.get(path)).status == 200
+            assert counts.total >= number
+            assert (counts.most < number) is is_shared, path
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, table: type, name: str, counts: TurnCounts) -> None:
+    read = getattr(table, name)
+
+    async def counted(*given: Any) -> Any:
+        counts.add(1)
+        return await read(*given)
+
+    monkeypatch.setattr(table, name, counted)
 
 
 @pytest.mark.parametrize("most", [3, services.MAX_SERVICES])

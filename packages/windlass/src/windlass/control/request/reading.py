@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from windlass.base.errors import Invalid
+from windlass.base.fair_share import apply_to_each
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.request.hidden_fields import reveal_to_admins
@@ -53,7 +54,7 @@ async def listing(ctx: Context, call: Call) -> Reply:
     if rows is None and (family.redacted or filters):
         rows = await source.resources.of_parent(parent.id, family.name)
     for row_filter, value in filters:
-        rows = [row for row in rows or () if await row_filter(ctx, source, row, value)]
+        rows = await _matching(ctx, rows or (), row_filter, value)
     if rows is not None:
         return page_of(call, [await reveal_to_admins(ctx, source, call, row) for row in rows])
     page, size = paging(call)
@@ -61,6 +62,11 @@ async def listing(ctx: Context, call: Call) -> Reply:
         raise Invalid(f"page_size: ask for pages of this list, which has {length:,} entries")
     bodies, total = await source.lists.page(parent.id, family.name, (page - 1) * size, size)
     return Reply(results(all_in_dialect(call, bodies), page, size, total))
+
+
+async def _matching(ctx: Context, rows: Sequence[Row], row_filter: RowFilter, value: object) -> list[Row]:
+    answers = await apply_to_each(lambda row: row_filter(ctx, ctx.store.reads, row, value), rows)
+    return [row for row, is_match in zip(rows, answers, strict=True) if is_match]
 
 
 def paging(call: Call) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import msgspec
 
 from windlass.base.clock import stamp
 from windlass.base.errors import Conflict, Invalid
+from windlass.base.fair_share import apply_to_each
 from windlass.control.context.call import Call, Reply, encode, prepares, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, status_of
@@ -49,14 +50,16 @@ from windlass.store import Reads, Row, Tx
 @reads("*.associatedServices")
 async def list_users(ctx: Context, call: Call) -> Reply:
     users = await visible_users(ctx, call)
-    return Reply(results([encode(await _describe(ctx, service)) for service in users]))
+    described = await apply_to_each(lambda service: _describe(ctx, service), users)
+    return Reply(results([*map(encode, described)]))
 
 
 async def visible_users(ctx: Context, call: Call) -> list[Row]:
     """Returns the services that use the resource of a call and that the caller may see."""
     source = ctx.store.reads
     users = await services_that_use(ctx, source, await target(source, call))
-    return [user for user in users if await is_visible(source, call.actor, user)]
+    visible = await apply_to_each(lambda user: is_visible(source, call.actor, user), users)
+    return [user for user, is_shown in zip(users, visible, strict=True) if is_shown]
 
 
 async def services_that_use(ctx: Context, reads: Reads, resource: Row) -> list[Row]:
@@ -213,12 +216,12 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
 
 @reads(f"{container_registry.name}.containerStatus")
 async def container_statuses(ctx: Context, call: Call) -> Reply:
-    statuses = []
-    for service in await visible_users(ctx, call):
+    async def shown(service: Row) -> Document:
         status = await status_as_reachable(ctx, await status_of(ctx.store.reads, service))
-        fresh = await freshness(ctx, ctx.store.reads, service, status)
-        statuses.append(encode(shown_status(call, service, status, fresh)))
-    return Reply(results(statuses))
+        return shown_status(call, service, status, await freshness(ctx, ctx.store.reads, service, status))
+
+    statuses = await apply_to_each(shown, await visible_users(ctx, call))
+    return Reply(results([*map(encode, statuses)]))
 
 
 @reads("listAvailableContainerRegistry")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from windlass.base.errors import Conflict
+from windlass.base.fair_share import apply_to_each
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of
@@ -39,9 +40,9 @@ class Groups(Behaviour[Spec]):
 
 @reads("*.associatedItems")
 async def list_items(ctx: Context, call: Call) -> Reply:
-    return Reply(
-        results([encode(await _describe(ctx, service)) for service in await visible_users(ctx, call)])
-    )
+    users = await visible_users(ctx, call)
+    described = await apply_to_each(lambda service: _describe(ctx, service), users)
+    return Reply(results([*map(encode, described)]))
 
 
 async def _describe(ctx: Context, service: Row) -> Document:
