@@ -81,6 +81,7 @@ def test_terraform_reads_hostile_values_as_they_were(tmp_path: Path):
         "\\${x}",
         "\ufeff",
         "{{A}}",
+        "for",
         "\x7f\x01",
     ]
     written = {f"v{place}": value for place, value in enumerate(values)}

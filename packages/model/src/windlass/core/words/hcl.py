@@ -100,7 +100,8 @@ def _widths(names: list[tuple[int, bool]]) -> list[int]:
 
 
 def _key(name: str) -> str:
-    return name if _IDENTIFIER_PATTERN.fullmatch(name) else quoted(name)
+    # `for` begins an expression.
+    return name if _IDENTIFIER_PATTERN.fullmatch(name) and name != "for" else quoted(name)
 
 
 def _value(value: Any, indent: str) -> str:
