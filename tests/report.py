@@ -70,6 +70,7 @@ def report_of(stats: dict[str, list[Any]], over: float | None = None) -> str:
         f"# Tests ({RUN}), {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC\n\n{counts or 'no tests'}",
         *_failures({**outcomes["failed"], **outcomes["error"]}),
         *_reasons(outcomes["skipped"]),
+        *_measured({**outcomes["passed"], **outcomes["failed"]}),
         "## Areas\n\n| area | tests | failed | seconds of workers | of processors |\n|---|---|---|---|---|\n"
         + "\n".join(_areas(seconds, processor, {*outcomes["failed"], *outcomes["error"]})),
         "## Slowest tests\n\n| seconds | of processors | test |\n|---|---|---|\n"
@@ -88,6 +89,12 @@ def _failures(failed: dict[str, Any]):
 def _reasons(skipped: dict[str, Any]):
     if skipped:
         yield "## Skipped\n\n" + "\n".join(f"- `{id}`: {reason(each)}" for id, each in skipped.items())
+
+
+def _measured(ended: dict[str, Any]):
+    """What tests have measured, with the fixture `record_property`."""
+    if found := [(name, text) for each in ended.values() for name, text in each.user_properties]:
+        yield "## Measured\n\n" + "\n\n".join(f"{name}\n\n```\n{text}\n```" for name, text in found)
 
 
 def _areas(seconds: dict[str, float], processor: dict[str, float], failed: set[str]):

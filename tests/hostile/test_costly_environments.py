@@ -124,14 +124,14 @@ async def test_lists_of_services_let_others_run_in_between(monkeypatch: pytest.M
         # Each pause lets others run, however short the work before it was.
         monkeypatch.setattr(fair_share, "_TURN_SECONDS", 0 if is_shared else 1000)
         of_registry = f"/organization/{world.org}/containerRegistry/{registry}"
-        for path, counted in (
-            (f"{of_registry}/associatedServices", (ResourceTree, "above")),
-            (f"{of_registry}/container/status", (StatusTable, "get")),
-            (f"/environment/{environment}/container?toUpdate=true", (StatusTable, "get")),
+        for path, table, read in (
+            (f"{of_registry}/associatedServices", ResourceTree, "above"),
+            (f"{of_registry}/container/status", StatusTable, "get"),
+            (f"/environment/{environment}/container?toUpdate=true", StatusTable, "get"),
         ):
             async with counted_turns() as counts:
                 with monkeypatch.context() as patch:
-                    count_calls(patch, *counted, counts)
+                    count_calls(patch, table, read, counts)
                     assert (await world.get(path)).status == 200
             assert counts.total >= number
             assert (counts.most < number) is is_shared, path
