@@ -92,7 +92,7 @@ async def test_lists_of_variables_are_complete_too(embedded) -> None:
 async def test_all_other_objects_are_identical_under_compat(world) -> None:
     ids = await stocked(world)
     for path in ("/aws/region", "/project/{project_id}", "/environment/{env_id}", "/application/{app_id}",
-                 "/database/{db_id}", "/organization/{org_id}/cluster?page=1"):  # fmt: skip
+                 "/organization/{org_id}/cluster?page=1"):  # fmt: skip
         path = path.format(**ids)
         plain, full = await world.get(path), await world.get(f"/compat{path}")
         assert plain.status == full.status == 200

@@ -127,7 +127,8 @@ async def test_a_database_shows_its_host_and_port_before_and_after_its_deploymen
         assert (before["host"], before["port"]) == (credentials["host"], credentials["port"])
     else:
         assert (before["host"], before["port"]) == (f"z{path.split('/')[-1][:8]}-orders", 5432)
-    assert before.json.get("instance_type") == ("standard" if mode == "MANAGED" else None)
+    size = {"MANAGED": "standard", "CONTAINER": "aws-ebs-gp3-0" if base else None}[mode]
+    assert before.json.get("instance_type") == size
 
 
 async def test_a_database_made_public_shows_another_host_and_keeps_its_public_port(embedded):
@@ -268,6 +269,69 @@ async def test_fields_that_a_client_cannot_send_keep_their_value_on_put(embedded
     secrets = f"/compat/application/{await embedded.application()}/secret"
     secret = await embedded.made(secrets, {"key": "FILE", "value": "x", "mount_path": "/x"})
     assert (await embedded.put(f"{secrets}/{secret}", {"key": "FILE", "value": "y"}))["mount_path"] == "/x"
+
+
+@pytest.mark.parametrize(("base", "chosen"), [("/compat", False), ("", True)])
+async def test_a_container_has_previews_by_default_but_for_clients_of_the_full_interface(
+    embedded, base, chosen
+):
+    body = {"name": "cache", "image_name": "acme/cache", "tag": "1"}
+    path = f"{base}/environment/{await embedded.environment()}/container"
+    made = await embedded.post(path, body)
+    own = f"{base}/container/{made['id']}"
+    assert made["auto_preview"] is chosen
+    assert (await embedded.put(own, body | {"auto_preview": not chosen}))["auto_preview"] is not chosen
+    assert (await embedded.patch(own, {"tag": "2"}))["auto_preview"] is not chosen
+    assert (await embedded.put(own, body))["auto_preview"] is chosen
+
+
+@pytest.mark.parametrize("family", ["application", "container"])
+async def test_the_internal_host_of_a_program_begins_with_app(embedded, family):
+    environment = await embedded.environment()
+    body = {"image_name": "acme/cache", "tag": "1"} if family == "container" else {}
+    repository = {} if family == "container" else {"git_repository": {"url": "https://git.example/a/b.git"}}
+    made = await embedded.post(
+        f"/compat/environment/{environment}/{family}", {"name": "a", "branch": "main"} | body | repository
+    )
+    listed = (await embedded.get(f"/compat/{family}/{made['id']}/environmentVariable"))["results"]
+    digits = made["id"][:8]
+    key = f"QOVERY_{family.upper()}_Z{digits.upper()}_HOST_INTERNAL"
+    assert {one["key"]: one["value"] for one in listed}[key] == f"app-z{digits}"
+
+
+async def test_a_job_at_a_day_that_never_comes_is_taken_and_has_no_due_time(world):
+    schedule = {"cronjob": {"scheduled_at": "0 0 31 2 *"}}
+    body = {"name": "by hand", "source": {"image": {"image_name": "acme/job", "tag": "1"}}}
+    environment = await world.environment()
+    made = await world.post(f"/compat/environment/{environment}/job", body | {"schedule": schedule})
+    assert (made.status, made["schedule"]["cronjob"]["scheduled_at"]) == (201, "0 0 31 2 *")
+    assert (await world.get(f"/job/{made['id']}/dueTimes"))["due_at"] == []
+
+
+async def test_a_variable_of_a_project_that_is_created_again_is_replaced(embedded):
+    project = await embedded.project()
+    path = f"/compat/project/{project}/environmentVariable"
+    first = await embedded.post(path, {"key": "A", "value": "1", "description": "first"})
+    again = await embedded.post(path, {"key": "A", "value": "2"})
+    assert (again.status, again["id"], again["value"], again["description"]) == (201, first["id"], "2", "")
+    listed = (await embedded.get(path))["results"]
+    assert [one["value"] for one in listed if one["key"] == "A"] == ["2"]
+
+
+async def test_a_variable_that_is_created_again_elsewhere_is_refused(embedded):
+    environment = await embedded.environment()
+    project = (await embedded.get(f"/environment/{environment}"))["project"]["id"]
+    alias = {"key": "B"}
+    paths = [f"/project/{project}", f"/compat/environment/{environment}"]
+    for path in paths:
+        body = {"key": "A", "value": "1"}
+        made = await embedded.post(f"{path}/environmentVariable", body)
+        is_refused(await embedded.post(f"{path}/environmentVariable", body), 409, "the key A here")
+    whole = f"/compat/project/{project}/environmentVariable"
+    of_project = next(one["id"] for one in (await embedded.get(whole))["results"] if one["key"] == "A")
+    assert made["id"] != of_project
+    assert (await embedded.post(f"{whole}/{of_project}/alias", alias)).status == 201
+    is_refused(await embedded.post(whole, {"key": "B", "value": "2"}), 409, "the key B here")
 
 
 # Operations that there are not yet

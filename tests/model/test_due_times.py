@@ -126,7 +126,6 @@ def test_cron_macros_equal_the_fields_they_stand_for() -> None:
         ("30-10 * * * *", "ends before it begins"),
         ("1,,2 * * * *", "an empty part"),
         ("@reboot", "one of @yearly"),
-        ("0 0 30 2 *", "choose a day that exists"),
         ("٣ * * * *", "the minute must be"),
         ("", "it has 0"),
     ],

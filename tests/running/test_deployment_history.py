@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
@@ -187,3 +187,33 @@ async def test_the_next_page_of_a_history_reads_no_newer_entries(world: World, s
     assert rest["results"] == [both]
     assert max(numbers) == 2
     assert alone["containers"][0]["id"] == alone["id"]
+
+
+async def test_a_database_whose_image_is_missing_has_a_failed_deployment_and_no_failed_build(world: World):
+    database = await world.database()
+    world.engine.missing = "Choose another version: there is no image of it"
+    await world.post(f"/database/{database}/deploy")
+    await world.settle()
+    assert (await world.get(f"/compat/database/{database}/status"))["state"] == "DEPLOYMENT_ERROR"
+    for version in ("", "V2"):
+        [failed] = (await world.get(f"/compat/database/{database}/deploymentHistory{version}"))["results"]
+        assert ("DEPLOYMENT_ERROR" in str(failed), "BUILD_ERROR" in str(failed)) == (True, False)
+
+
+@pytest.mark.parametrize("family", ["container", "database", "job"])
+async def test_entries_of_other_histories_than_those_of_applications_have_states(world: World, family: str):
+    environment = await world.environment()
+    bodies: dict[str, Mapping[str, object]] = {
+        "container": IMAGE,
+        "database": {"name": "db", "type": "REDIS", "version": "7", "mode": "CONTAINER"},
+        "job": {
+            "name": "job",
+            "source": {"image": {"image_name": "a/b", "tag": "1"}},
+            "schedule": {"on_start": {}},
+        },
+    }
+    service = await world.made(f"/environment/{environment}/{family}", bodies[family])
+    await world.post(f"/{family}/{service}/deploy")
+    await world.run(5)
+    [ended] = (await world.get(f"/compat/{family}/{service}/deploymentHistory"))["results"]
+    assert ended["status"] == "DEPLOYED"

@@ -59,10 +59,6 @@ async def made(world: World, **fields: Any) -> str:
         ({"backend": {"blueprint": {"type": "s3"}}}, "backend.blueprint: choose kubernetes or user_provided"),
         ({"engine": "PULUMI"}, "engine: must be one of"),
         (
-            {"provider_version": {"explicit_version": "1.12"}},
-            "provider_version.explicit_version: choose one of 1.11.4, which the machine of this server has",
-        ),
-        (
             {"terraform_variables_source": {"tf_vars": [{"key": "a"}]}},
             "terraform_variables_source.tf_vars[0].value: is required, unless secret is true",
         ),
@@ -102,14 +98,40 @@ class NoPrograms:
         return []
 
 
-async def test_a_place_without_the_program_refuses_with_the_command_that_installs_it():
+async def told(world: World, service: str) -> str:
+    """Returns why the service cannot run: its status says it, and its deployment ends with it."""
+    path = f"/terraform/{service}"
+    said = str((await world.get(f"{path}/status"))["message"])
+    assert (await world.post(f"{path}/deploy", {})).status == 202
+    await world.run(8)
+    status = await world.get(f"{path}/status")
+    assert (status["state"], said in status["message"]) == ("ERROR", True), status
+    return said
+
+
+async def test_a_place_without_the_program_says_which_command_installs_it_and_refuses_to_deploy():
     async with make_world(programs=NoPrograms()) as world:
-        environment = await world.environment()
-        refused = await world.post(f"/environment/{environment}/terraform", body())
-        assert refused.status == 400
-        assert "engine: the machine of this server has no terraform: install it" in refused.message
-        assert "apt-get install terraform" in refused.message
+        said = await told(world, await made(world))
+        assert "engine: the machine of this server has no terraform: install it" in said
+        assert "apt-get install terraform" in said
         assert (await world.get("/terraform/availableVersion"))["results"] == []
+
+
+async def test_a_version_that_is_not_installed_can_be_chosen_and_is_not_deployed(world: World):
+    service = await made(world, provider_version={"explicit_version": "1.5.0"})
+    said = "provider_version.explicit_version: choose one of 1.11.4, which the machine of this server has"
+    assert (await told(world, service)).startswith(said)
+
+
+async def test_a_service_tells_the_version_that_is_missing_until_it_has_another_one(world: World):
+    service = await made(world)
+    path = f"/terraform/{service}"
+    for version, says in (("1.5.0", "choose one of 1.11.4"), ("1.11", "")):
+        chosen = {"explicit_version": version, "read_from_terraform_block": False}
+        changed = await world.patch(path, {"provider_version": chosen})
+        assert changed.status == 200
+        message = (await world.get(f"{path}/status"))["message"]
+        assert says in message if says else not message
 
 
 @rows(
@@ -139,12 +161,10 @@ def test_the_server_address_for_containers_is_derived_from_settings_or_refused(
         address_for_containers(Settings(**settings), server_host)
 
 
-async def test_a_place_with_images_refuses_while_containers_do_not_reach_the_server():
+async def test_a_place_with_images_deploys_nothing_while_containers_do_not_reach_the_server():
     async with make_world(engine=FakeEngine("image"), containers_url="") as world:
-        path = f"/environment/{await world.environment()}/terraform"
-        refused = await world.post(path, body())
-        assert refused.status == 400
-        assert refused.message.startswith("engine: containers do not reach this server")
+        said = await told(world, await made(world))
+        assert said.startswith("engine: containers do not reach this server")
 
 
 async def test_a_place_with_images_runs_the_version_that_is_asked_for():

@@ -23,6 +23,7 @@ from windlass.core.declare.fields import (
     absent,
     example,
     id_of_subject,
+    in_full_default,
     refers,
     shaped,
 )
@@ -89,6 +90,11 @@ class Container(Program):
     image_name: ImageName
     tag: Tag
     registry_id: Maybe[RegistryId] = absent
+    auto_preview: Annotated[
+        bool,
+        Meta(description="Whether tags of its image get previews, where the environment has them on"),
+        in_full_default(False),
+    ] = True
     auto_deploy: Annotated[
         bool | None,
         Meta(

@@ -112,7 +112,7 @@ def normalise(spec: Database) -> None:
 
 def in_full(document: Document) -> Document:
     """Returns the document for clients of the full interface, which read an instance type in each."""
-    return {"instance_type": DISK_OF_CONTAINERS, **document}
+    return {**document, "instance_type": document.get("instance_type") or DISK_OF_CONTAINERS}
 
 
 database = Family(

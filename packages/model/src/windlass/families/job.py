@@ -321,7 +321,7 @@ def in_full(document: Document) -> Document:
     registry = image.get("registry") if isinstance(image, dict) else None
     if not isinstance(source, dict) or not isinstance(image, dict) or not isinstance(registry, dict):
         return document
-    return {**document, "source": {**source, "image": {"registry_id": registry["id"], **image}}}
+    return {**document, "source": {**source, "image": {**image, "registry_id": registry["id"]}}}
 
 
 _RUN_DESCRIPTION: Final = (

@@ -53,7 +53,7 @@ from windlass.core.deploy.injected_variables import (
 )
 from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particulars
 from windlass.core.deploy.stage_order import Precedence
-from windlass.core.deploy.states import Progress
+from windlass.core.deploy.states import Progress, State
 from windlass.engines.engine import Demand
 from windlass.engines.findings import Finding, ok, warn
 from windlass.engines.workload import Artifact, Volume, Workload
@@ -138,28 +138,43 @@ class TerraformKind(ServiceKind[Terraform]):
     # Create and update
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Terraform]) -> None:
-        self._check_place(ctx, await ctx.places.of_environment(tx, draft.above.id), draft.spec)
         draft.sealed[SECRETS_NAME] = take_secrets(
             draft.spec, secrets_of(ctx, draft.copy_of) if draft.copy_of else {}
         )
         draft.give(**_added_fields(draft.spec, None))
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
 
+    async def created(self, ctx: Context, tx: Tx, draft: Draft[Terraform]) -> None:
+        place = await ctx.places.of_environment(tx, draft.above.id)
+        await self._tell_obstacle(ctx, tx, draft.id, place, draft.spec)
+
     async def updating(self, ctx: Context, tx: Tx, change: Change[Terraform]) -> None:
         if (change.spec.engine, change.spec.provider_version) != (
             change.before.engine,
             change.before.provider_version,
         ):
-            self._check_place(ctx, await ctx.places.of(change.row.id), change.spec)
+            place = await ctx.places.of(change.row.id)
+            await self._tell_obstacle(ctx, tx, change.row.id, place, change.spec)
         before = secrets_of(ctx, change.row)
         change.sealed[SECRETS_NAME] = take_secrets(change.spec, before)
         change.extras |= _added_fields(change.spec, change.row)
         await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
 
-    def _check_place(self, ctx: Context, place: Place, spec: Terraform) -> None:
-        """Refuses a service if it is already known that it cannot run at its place."""
+    async def _tell_obstacle(self, ctx: Context, tx: Tx, service: str, place: Place, spec: Terraform) -> None:
+        """Tells in the status of a service that was never deployed why it cannot run at its place, as far as
+        that is known. It is not refused: clients create everything first, and its deployment fails with the
+        same reason."""
+        status = await tx.statuses.get(service)
+        if status and status.state == State.READY:
+            await tx.statuses.change(replace(status, message=self._obstacle(ctx, place, spec)))
+
+    def _obstacle(self, ctx: Context, place: Place, spec: Terraform) -> str:
         if place.is_connected and place.elsewhere is None:
-            check_program(ctx.settings, self.programs, place, spec)
+            try:
+                check_program(ctx.settings, self.programs, place, spec)
+            except Invalid as error:
+                return str(error)
+        return ""
 
     def size(self, service: Row) -> SizeSettings:
         spec = service.read(Terraform)

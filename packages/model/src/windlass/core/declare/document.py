@@ -240,10 +240,21 @@ def _types_of(spec: type[Struct]) -> Mapping[str, msgspec.inspect.Type]:
 
 def forgiven(document: Any, spec: type[Struct]) -> Any:
     """Removes fields that other client versions send but this server does not accept: read-only and unknown
-    fields, and empty ids of list items, which are new items."""
+    fields, and empty ids of list items, which are new items. Adds defaults that differ for these clients."""
     if not isinstance(document, dict):
         return document
-    return _without_empty_ids(narrow_document(document, spec), spec)
+    return _defaults_in_full(spec) | _without_empty_ids(narrow_document(document, spec), spec)
+
+
+@cache
+def _defaults_in_full(spec: type[Struct]) -> Document:
+    """Returns the defaults that differ for clients of the full interface; none if fields that are left out
+    keep their value."""
+    return {
+        field.encode_name: extra_of(field.type)["in_full_default"]
+        for field in msgspec.structs.fields(spec)
+        if field.default is not msgspec.UNSET and "in_full_default" in extra_of(field.type)
+    }
 
 
 def _without_empty_ids(value: Any, spec: type[Struct]) -> Any:

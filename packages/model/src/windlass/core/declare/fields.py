@@ -305,6 +305,11 @@ def stays() -> Meta:
     return Meta(extra={"stays": True})
 
 
+def in_full_default(value: bool) -> Meta:
+    """Marks a field with another default for clients of the full interface."""
+    return Meta(extra={"in_full_default": value})
+
+
 def follows(field: str, *, when_named: bool = False) -> Meta:
     """Marks a field that is derived from another field unless the client sends it. A change of the other
     field updates it.

@@ -128,6 +128,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     made: BuildResult | None = None
     usage: BuildUsage | None = None
     """What the build used; None if nothing was built, or nothing is known of it."""
+    builds_nothing: bool = False
+    """Whether it failed before anything was started, of a service that is not built."""
     digest: str = ""
     of: str | None = None
     """The id of the deployment that is repeated or gone back to."""

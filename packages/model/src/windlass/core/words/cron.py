@@ -25,20 +25,6 @@ MACROS: Final[Mapping[str, str]] = {
 _MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _NUMBER_PATTERN: Final = re.compile(r"[0-9]{1,4}")
-_MAX_DAYS_OF_MONTH: Final = {
-    1: 31,
-    2: 29,
-    3: 31,
-    4: 30,
-    5: 31,
-    6: 30,
-    7: 31,
-    8: 31,
-    9: 30,
-    10: 31,
-    11: 30,
-    12: 31,
-}
 
 
 class BadTimetable(ValueError):
@@ -98,7 +84,7 @@ def parse(text: str) -> Timetable:
     minutes, hours, days, months, weekdays = (
         _parse_numbers(field, word.lower()) for field, word in zip(FIELDS, words, strict=True)
     )
-    timetable = Timetable(
+    return Timetable(
         minutes=tuple(sorted(minutes)),
         hours=tuple(sorted(hours)),
         days=days,
@@ -107,8 +93,6 @@ def parse(text: str) -> Timetable:
         needs_both_days=words[2].startswith("*") or words[4].startswith("*"),
         is_wildcard=words[0].startswith("*") or words[1].startswith("*"),
     )
-    _refuse_impossible_days(timetable, words)
-    return timetable
 
 
 def _parse_numbers(field: TimetableField, word: str) -> frozenset[int]:
@@ -148,12 +132,6 @@ def _bad_field(field: TimetableField, reason: str) -> BadTimetable:
         f"the {field.name} must be numbers from {field.least} to {field.most}, such as {field.example}: "
         f"{reason}"
     )
-
-
-def _refuse_impossible_days(timetable: Timetable, words: Sequence[str]) -> None:
-    longest = max(_MAX_DAYS_OF_MONTH[month] for month in timetable.months)
-    if timetable.needs_both_days and min(timetable.days) > longest:
-        raise BadTimetable(f"choose a day that exists: {words[2]} is no day of the months {words[3]}")
 
 
 def _shorten(text: str) -> str:

@@ -27,6 +27,7 @@ from windlass.store import Row, Tx
 class ContainerKind(ProgramKind[Container]):
     family = container
     image_field = "image_name"
+    host_word = "app"
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Container]) -> None:
         await super().creating(ctx, tx, draft)

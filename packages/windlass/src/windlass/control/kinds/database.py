@@ -33,6 +33,7 @@ class DatabaseKind(ServiceKind[Database]):
     family = database
     precedence = Precedence.DATA
     may_call = False
+    builds = False
     has_versions = False
     is_counted = True
 

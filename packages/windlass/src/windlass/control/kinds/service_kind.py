@@ -149,6 +149,8 @@ class ServiceKind(Generic[S]):
     out of date."""
     has_short_results: ClassVar[bool] = False
     """Indicates whether existing clients read only SUCCESS or FAILED in a history, instead of a state."""
+    builds: ClassVar[bool] = True
+    """Whether a deployment that failed before anything was started ends in the state of a failed build."""
     has_versions: ClassVar[bool] = True
     """Indicates whether a rollback goes back to an earlier build. Without, it goes back to settings alone, as
     with databases, whose data only fits their present version."""

@@ -50,8 +50,12 @@ class PastDeployment(Struct, frozen=True):
         words = self.words
         if self.is_open and self.details.cancelled:
             return State.CANCELING
+        details = self.details
         is_built = (
-            Do(self.row.action) not in ACTIONS_WITH_BUILD or self.details.made or self.details.is_skipped
+            Do(self.row.action) not in ACTIONS_WITH_BUILD
+            or details.made
+            or details.is_skipped
+            or details.builds_nothing
         )
         return {
             Progress.QUEUED: words.queued,

@@ -11,10 +11,10 @@ from windlass.base.errors import Conflict, Invalid, Missing
 from windlass.control.context.call import Call, Reply, Writing, reads, results, writes
 from windlass.control.context.context import Context
 from windlass.control.records.large_documents import refuse_many_larger
-from windlass.control.request import changing, deleting, reading
+from windlass.control.request import changing, creating, deleting, reading
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.hidden_fields import decrypt_hidden, encrypt_hidden
-from windlass.control.request.paths import parent_of
+from windlass.control.request.paths import parent_of, parent_to_create_in
 from windlass.control.request.permissions import visible_below
 from windlass.control.request.reading import all_in_dialect, in_dialect, page_of, paging
 from windlass.control.variables import injected as built_ins
@@ -24,6 +24,7 @@ from windlass.core.declare.resource import Family
 from windlass.core.declare.spec import Spec
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.declare.stored import read as read_stored
+from windlass.core.declare.traits import has_variables
 from windlass.families.variable import (
     Levelled,
     Secret,
@@ -99,6 +100,30 @@ async def read(ctx: Context, call: Call) -> Reply:
         if row is None:
             raise
         return Reply(in_dialect(call, row.body), row.tag)
+
+
+@writes("environmentVariable.create")
+async def create(ctx: Context, tx: Tx, call: Call) -> Reply:
+    """Creates a variable. In the full interface, one of a project replaces that with the same key."""
+    if call.dialect.is_full:
+        level = await parent_to_create_in(tx, call)
+        present = await tx.resources.named(level.id, variable.name, call.sent(Variable).key)
+        if present and _is_own(present) and _is_topmost(ctx.registry[level.family]):
+            replaced = await changing.apply_changes(
+                ctx, tx, call, present, msgspec.to_builtins(call.sent(Variable))
+            )
+            return msgspec.structs.replace(replaced, status=201)
+    return await creating.create(ctx, tx, call)
+
+
+def _is_topmost(level: Family) -> bool:
+    """Returns whether nothing above a level has variables, as nothing above a project has."""
+    return not isinstance(level.parent, Family) or has_variables not in level.parent.traits
+
+
+def _is_own(row: Row) -> bool:
+    """Returns whether a variable has a value of its own, and is no alias and no override."""
+    return row.read(Levelled).variable_type in _OWN_TYPES
 
 
 @writes("environmentVariable.update", "secret.update")

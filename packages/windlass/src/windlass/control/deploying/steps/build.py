@@ -51,22 +51,26 @@ async def _build(ledger: Ledger, cleanup: AsyncExitStack) -> None:
     except (BuildError, GitError, EngineError, UnresolvableVariable, TimeoutError) as error:
         message = reason_of(error, *_time_limit(ledger))
         say(f"Failed: {message}")
-        await _note_failed_build(ledger, fetched, usage)
-        await ledger.fail(message, State.BUILD_ERROR)
+        builds = ctx.kinds[ledger.service.family].builds
+        await _note_failure(ledger, fetched, usage, builds=builds)
+        await ledger.fail(message, State.BUILD_ERROR if builds else None)
 
 
-async def _note_failed_build(ledger: Ledger, fetched_commit: FetchedCommit, usage: BuildUsage) -> None:
-    """Records the commit of a failed build, and what it used. A successful build records them with its
-    result."""
+async def _note_failure(
+    ledger: Ledger, fetched_commit: FetchedCommit, usage: BuildUsage, *, builds: bool
+) -> None:
+    """Records the commit of a failed build, and what it used, which a successful build records with its
+    result. Records also whether there was anything to build."""
 
     async def write(tx: Tx) -> None:
         current = await ledger.current(tx)
         details = particulars(current)
         details.commit, details.branch = fetched_commit.commit, fetched_commit.branch
         details.usage = usage if usage.is_known else None
+        details.builds_nothing = not builds
         await move(tx, current, Progress(current.status), details)
 
-    if fetched_commit.commit:
+    if fetched_commit.commit or not builds:
         await ledger.ctx.store.write(write)
 
 
