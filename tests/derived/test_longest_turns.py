@@ -22,7 +22,7 @@ from windlass.families import registry
 MAX_SECONDS = 2.0
 """The longest turn that is taken. Far above what is meant, so that no noise of the machine is a failure."""
 SHOWN = 10
-REFUSED_PART = 0.1
+REFUSED_PART = 0.15
 """The part of the operations that may be refused, because their subject is gone or has another state."""
 
 
@@ -83,12 +83,10 @@ async def _call_all(stage: Stage, begin: Callable[[str], Awaitable[None]]) -> li
     return refused
 
 
-def _order(operation: Operation) -> tuple[bool, int, int]:
-    """Reads come first. What goes back or removes something comes last, and levels above after those
-    below."""
-    if operation.method == "DELETE" or operation.path.endswith(("/uninstall", "/delete")):
-        return operation.writes, 2, -_depth(operation)
-    return operation.writes, int(operation.path.endswith("/rollback")), 0
+def _order(operation: Operation) -> tuple[bool, bool, int]:
+    """Reads come first. What removes something comes last, and levels above after those below."""
+    removes = operation.method == "DELETE" or operation.path.endswith(("/uninstall", "/delete"))
+    return operation.writes, removes, -_depth(operation) if removes else 0
 
 
 def _depth(operation: Operation) -> int:

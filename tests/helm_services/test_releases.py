@@ -195,6 +195,36 @@ async def test_only_an_admin_may_allow_changes_of_the_whole_cluster(world: World
     assert (await world.post(f"/environment/{environment}/helm", body)).status == 201
 
 
+OTHER_CHART = {
+    "source": {"git_repository": {"url": REPOSITORY, "branch": "main", "root_path": "/other"}},
+    "values_override": {"set": [["rbac", "true"]]},
+    "arguments": ["--take-ownership"],
+    "allow_cluster_wide_resources": True,
+}
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+@pytest.mark.parametrize("field", [*OTHER_CHART])
+async def test_only_an_admin_changes_the_chart_of_a_service_that_may_change_the_whole_cluster(
+    world: World, field: str, is_allowed: bool
+):
+    """Negative control: the chart of another service is changed with Write."""
+    environment = await world.environment()
+    body = {"name": "shop", "source": SOURCE, "allow_cluster_wide_resources": is_allowed}
+    service = await world.made(f"/environment/{environment}/helm", body)
+    writer = await world.new_token("Write", limited_to=[service])
+    changed = {field: OTHER_CHART[field]}
+    answer = await world.patch(f"/helm/{service}", changed, token=writer)
+    if field == "allow_cluster_wide_resources":
+        assert answer.status == (200 if is_allowed else 403)  # it is on already, or is turned on
+    else:
+        assert answer.status == (403 if is_allowed else 200), answer
+    assert (await world.patch(f"/helm/{service}", {"description": "ours"}, token=writer)).status == 200
+    assert (await world.patch(f"/helm/{service}", changed)).status == 200
+    off = {"allow_cluster_wide_resources": False, "source": OTHER_CHART["source"]}
+    assert (await world.patch(f"/helm/{service}", off, token=writer)).status == 200
+
+
 async def test_a_clone_has_the_chart_and_its_own_release(world: World):
     source = await stored_chart(world)
     service = await release_of(world, source=source, ports=[{"internal_port": 80, "service_name": "web"}])

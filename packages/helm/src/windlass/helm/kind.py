@@ -118,7 +118,7 @@ class HelmKind(ServiceKind[Helm]):
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Helm]) -> None:
-        if change.spec.allow_cluster_wide_resources and not change.before.allow_cluster_wide_resources:
+        if _what_is_made(change.spec) != _what_is_made(change.before):
             await _require_admin(tx, change.actor, change.row, change.spec)
         change.extras |= await _added_fields(tx, change.spec, change.row)
         await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
@@ -322,12 +322,26 @@ async def _last_run(ctx: Context, service: str) -> DeploymentRow | None:
 # Settings
 
 
+def _what_is_made(spec: Helm) -> object:
+    """Returns the settings that decide which objects a release has."""
+    parts = (spec.allow_cluster_wide_resources, spec.source, spec.values_override, spec.arguments)
+    return _without_nulls(msgspec.to_builtins(parts))
+
+
+def _without_nulls(value: object) -> object:
+    """Returns a value without nulls, which stand for fields that are left out."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 async def _require_admin(tx: Tx, actor: Actor, row: Row, spec: Helm) -> None:
+    """Refuses a chart that may change the whole cluster. Otherwise, who may write to one service could give it
+    a chart of their own, and own the cluster."""
     if spec.allow_cluster_wide_resources and not await allows(tx, actor, Scope.ADMIN, row):
         raise Forbidden(
-            "allow_cluster_wide_resources: use a token with the scope Admin, or leave it out: the chart "
-            "could change "
-            "everything in the cluster"
+            "allow_cluster_wide_resources: use a token with the scope Admin, or set it to false: the chart "
+            "could change everything in the cluster"
         )
 
 

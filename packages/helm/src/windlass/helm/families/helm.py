@@ -83,8 +83,8 @@ class Helm(Spec):
     allow_cluster_wide_resources: Annotated[
         bool,
         Meta(
-            description="Whether the chart may change objects outside of its namespace. To turn it on "
-            "needs Admin"
+            description="Whether the chart may change objects outside of its namespace. To turn it on, or "
+            "to change the chart, its values or arguments while it is on, needs Admin"
         ),
     ] = False
     values_override: Annotated[ValuesOverride, shown_in_examples()] = field(default_factory=ValuesOverride)
