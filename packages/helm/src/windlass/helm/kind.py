@@ -336,8 +336,8 @@ def _without_nulls(value: object) -> object:
 
 
 async def _require_admin(tx: Tx, actor: Actor, row: Row, spec: Helm) -> None:
-    """Refuses a chart that may change the whole cluster. Otherwise, who may write to one service could give it
-    a chart of their own, and own the cluster."""
+    """Refuses a chart that may change the whole cluster. Otherwise, who may write to one service could give
+    it a chart of their own, and own the cluster."""
     if spec.allow_cluster_wide_resources and not await allows(tx, actor, Scope.ADMIN, row):
         raise Forbidden(
             "allow_cluster_wide_resources: use a token with the scope Admin, or set it to false: the chart "
