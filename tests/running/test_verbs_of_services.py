@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -29,8 +30,11 @@ async def service(world: World, kind: str) -> str:
         return await world.application(environment)
     if kind == "database":
         return await world.database(environment)
-    terraform = document("https://git.example/acme/infra.git") | {"engine": "TERRAFORM"}
-    bodies = {"container": {"name": "cache", **IMAGE}, "job": {"name": "migrate", **JOB}}
+    terraform: dict[str, Any] = document("https://git.example/acme/infra.git") | {"engine": "TERRAFORM"}
+    bodies: dict[str, dict[str, Any]] = {
+        "container": {"name": "cache", **IMAGE},
+        "job": {"name": "migrate", **JOB},
+    }
     return await world.made(f"/environment/{environment}/{kind}", bodies.get(kind, terraform))
 
 
@@ -45,7 +49,7 @@ async def deployed(world: World, kind: str) -> str:
 async def test_a_database_is_restarted_redeployed_and_uninstalled(world: World):
     path = await deployed(world, "database")
     for verb, state in (("restart-service", "RESTARTED"), ("redeploy", "DEPLOYED"), ("uninstall", "READY")):
-        body = {"body": {}} if verb == "uninstall" else {}
+        body: dict[str, Any] = {"body": {}} if verb == "uninstall" else {}
         answer = await world.post(f"{path}/{verb}", **body)
         assert answer.status == 202, answer
         await world.settle()

@@ -329,7 +329,8 @@ _RULES: Final[tuple[tuple[TextSearch, str], ...]] = tuple(
             r"(?:localhost|127\.0\.0\.1|::1)\"?[^\n]{0,40}(?:5432|6432|3306|6379|27017)[^\n]{0,60}(?:refu"
             r"sed|ECONNREFUSED)"
             r"|ECONNREFUSED (?:127\.0\.0\.1|::1):(?:5432|6432|3306|6379|27017)"
-            r"|connection refused[^\n]{0,80}(?:localhost|127\.0\.0\.1)[^\n]{0,20}(?:5432|6432|3306|6379|27017)"
+            r"|connection refused[^\n]{0,80}(?:localhost|127\.0\.0\.1)[^\n]{0,20}"
+            r"(?:5432|6432|3306|6379|27017)"
             r"|Can't connect to (?:local )?(?:MySQL|MariaDB) server"
             r"|PDOException: SQLSTATE\[\w+\] \[(?:2002|7)\]",
             _ELSEWHERE,
