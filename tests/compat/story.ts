@@ -26,6 +26,13 @@ import {
   EnvironmentSecretApi,
   EnvironmentVariableApi,
   EnvironmentsApi,
+  HelmActionsApi,
+  HelmConfigurationApi,
+  HelmDeploymentHistoryApi,
+  HelmDeploymentRestrictionApi,
+  HelmMainCallsApi,
+  HelmRepositoriesApi,
+  HelmsApi,
   MembersApi,
   OrganizationApiTokenApi,
   OrganizationEventApi,
@@ -69,6 +76,7 @@ export async function story(api: Api, organizationId: string): Promise<void> {
   await deployments(api, environment, services);
   await histories(api, environment, services);
   await restrictions(api, services.application);
+  await chartsAndTheirRepository(api, organizationId, environment);
   await webhooksAndTokens(api, organizationId);
   await deletions(api, project, environment, services);
 }
@@ -332,6 +340,66 @@ async function restrictions(api: Api, application: string): Promise<void> {
   const { data: listed } = await calls.getApplicationDeploymentRestrictions(application);
   expect((listed.results ?? [])[0]?.value === "web/", "the path is answered as it was sent");
   await calls.deleteApplicationDeploymentRestriction(application, made.id);
+}
+
+async function chartsAndTheirRepository(api: Api, organizationId: string, environment: string): Promise<void> {
+  const repositories = api(HelmRepositoriesApi);
+  await repositories.listAvailableHelmRepository();
+  const asked = { name: "charts", kind: "HTTPS", url: "https://charts.example.com", skip_tls_verification: false, config: {} };
+  const { data: repository } = await repositories.createHelmRepository(organizationId, asked as never);
+  await repositories.getHelmRepository(organizationId, repository.id);
+  await repositories.editHelmRepository(organizationId, repository.id, { ...asked, description: "Where charts are" } as never);
+  await repositories.listHelmRepository(organizationId);
+  const { data: charts } = await repositories.getHelmCharts(organizationId, repository.id, "shop");
+  expect((charts.results ?? [])[0]?.versions?.[0] === "1.10.0", "the newest version of a chart is the first");
+
+  const source = { helm_repository: { repository: repository.id, chart_name: "shop", chart_version: "1.2.3" } };
+  const request = {
+    name: "shop", source, auto_deploy: false, arguments: ["--wait"],
+    values_override: { set: [["replicas", "2"]], file: { raw: { values: [{ name: "a.yaml", content: "a: 1" }] } } },
+    ports: [{ internal_port: 80, external_port: 443, service_name: "web", protocol: "HTTP" }],
+  };
+  const helms = api(HelmsApi);
+  const { data: values } = await helms.createHelmDefaultValues(environment, { source } as never);
+  expect(String(values).includes("replicas: 1"), "the values of a chart are a text");
+  const { data: made } = await helms.createHelm(environment, request as never);
+  const calls = api(HelmMainCallsApi);
+  const { data: read } = await calls.getHelm(made.id);
+  const shown = (read.source as { repository: { chart_name: string } }).repository;
+  expect(shown.chart_name === "shop", "a service shows its chart under the key of the answer");
+  await calls.editHelm(made.id, { ...request, description: "A chart" } as never);
+  await helms.listHelms(environment);
+  await helms.getEnvironmentHelmStatus(environment);
+  await helms.getDefaultHelmAdvancedSettings();
+  const configuration = api(HelmConfigurationApi);
+  const { data: settings } = await configuration.getHelmAdvancedSettings(made.id);
+  await configuration.editHelmAdvancedSettings(made.id, settings);
+  const actions = api(HelmActionsApi);
+  const status = () => calls.getHelmStatus(made.id);
+  await actions.deployHelm(made.id, "DIFF", {});
+  await settled(status);
+  await actions.deployHelm(made.id, undefined, { chart_version: "1.10.0" });
+  expect((await settled(status)) === "DEPLOYED", "the chart is deployed");
+  await actions.redeployHelm(made.id);
+  await settled(status);
+  await calls.listHelmLinks(made.id);
+  await calls.getHelmKubernetesServices(made.id);
+  await actions.stopHelm(made.id);
+  expect((await settled(status)) === "STOPPED", "the chart is stopped");
+  await api(HelmDeploymentHistoryApi).listHelmDeploymentHistory(made.id);
+  await api(HelmDeploymentHistoryApi).listHelmDeploymentHistoryV2(made.id);
+  const restrictions = api(HelmDeploymentRestrictionApi);
+  const { data: restriction } = await restrictions.createHelmDeploymentRestriction(made.id, { mode: "MATCH", type: "PATH", value: "charts" });
+  await restrictions.getHelmDeploymentRestrictions(made.id);
+  await restrictions.deleteHelmDeploymentRestriction(made.id, restriction.id);
+  const { data: copy } = await helms.cloneHelm(made.id, { name: "copy", environment_id: environment });
+  await calls.deleteHelm(copy.id);
+  await actions.uninstallHelm(made.id, {});
+  await settled(status);
+  await calls.deleteHelm(made.id);
+  await gone(status);
+  await gone(() => calls.getHelmStatus(copy.id));
+  await repositories.deleteHelmRepository(organizationId, repository.id);
 }
 
 async function webhooksAndTokens(api: Api, organizationId: string): Promise<void> {

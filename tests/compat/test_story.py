@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.compat.npm import HERE, install_packages
+from tests.fakes.charts import FakeCharts
 from tests.fakes.engine import FakeEngine
 from tests.interface import calls
 from tests.schemathesis.serving import served
@@ -40,7 +41,7 @@ async def told(world: World, url: str) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("package")
 async def test_the_published_client_reads_every_answer_as_declared():
-    async with make_world(engine=FakeEngine("image")) as world, served(world) as url:
+    async with make_world(engine=FakeEngine("image"), out=FakeCharts()) as world, served(world) as url:
         report = await told(world, url)
     assert report["failed"] is None
     assert report["problems"] == []

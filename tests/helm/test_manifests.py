@@ -27,11 +27,11 @@ def test_each_object_is_created_updated_deleted_or_stays():
         ("Deployment", "web"): "update",
         ("Service", "web"): "none",
         ("ConfigMap", "new"): "create",
-        ("Secret", "login"): "delete",
+        ("Secret", "login"): "destroy",
     }
     (web,) = (change for change in compared.changes if change.kind == "Deployment")
     assert "-  replicas: 1\n+  replicas: 2" in web.difference
-    assert (compared.count("update"), compared.count("delete")) == (1, 1)
+    assert (compared.count("update"), compared.count("destroy")) == (1, 1)
 
 
 def test_a_changed_secret_is_an_update_without_its_values():
@@ -53,7 +53,7 @@ def test_an_object_of_another_namespace_is_another_object():
     elsewhere = WEB.format(1).replace("name: web", "name: web\n  namespace: other")
     assert [change.action for change in compare(WEB.format(1), elsewhere, "shop").changes] == [
         "create",
-        "delete",
+        "destroy",
     ]
 
 

@@ -11,6 +11,8 @@ from tests.fakes.charts import FakeCharts, archive_of
 from tests.fakes.engine import FakeEngine
 from tests.helm_services.conftest import SOURCE, deployed, release_of, stored_chart
 from tests.world import REPOSITORY, World, make_world
+from windlass.engines.workload import Workload
+from windlass.launch.helm import PAUSE, REMOVE, SHOW
 
 
 class NoCluster(FakeEngine):
@@ -88,7 +90,7 @@ async def test_a_difference_changes_nothing_and_is_no_version_to_go_back_to(worl
     service = await release_of(world)
     planned = await world.post(f"/helm/{service}/deploy?forceEvent=DIFF", {})
     await world.settle()
-    assert request_of(world)["action"] == "HELM_SHOW"
+    assert request_of(world)["action"] == SHOW
     shown = (await world.get(f"/helm/{service}"))["source"]["git"]["git_repository"]
     assert shown["deployed_commit_id"] == ""
     answer = await world.post(f"/helm/{service}/rollback", {"deployment_id": planned["id"]})
@@ -135,8 +137,30 @@ async def test_a_removal_runs_helm_uninstall_first(world: World):
     await deployed(world, service)
     assert (await world.delete(f"/helm/{service}")).status == 204
     await world.settle()
-    assert request_of(world)["action"] == "HELM_REMOVE"
+    assert request_of(world)["action"] == REMOVE
     assert (await world.get(f"/helm/{service}")).status == 404
+
+
+async def test_a_stop_ends_the_pods_of_the_release_by_a_run(world: World):
+    service = await release_of(world)
+    await deployed(world, service)
+    assert (await world.post(f"/helm/{service}/stop")).status == 202
+    await world.settle()
+    assert request_of(world)["action"] == PAUSE
+    assert (await world.get(f"/helm/{service}/status"))["deployment_state"] == "STOPPED"
+
+
+async def test_a_stop_that_fails_is_not_shown_as_stopped(world: World):
+    service = await release_of(world)
+    await deployed(world, service)
+
+    async def fail(workload: Workload) -> int:
+        return 1
+
+    world.engine.work = fail
+    await world.post(f"/helm/{service}/stop")
+    await world.settle()
+    assert (await world.get(f"/helm/{service}/status"))["deployment_state"] == "STOP_ERROR"
 
 
 async def test_a_service_that_never_ran_is_deleted_without_a_run(world: World):

@@ -70,7 +70,7 @@ from windlass.helm.run_programs import (
     program_at,
 )
 from windlass.helm.run_requests import RUN_WORD, HelmRunApi, run_credential
-from windlass.launch.helm import FILES_FOLDER, REMOVE, RUN_VARIABLE, SHOW, TOKEN, UPGRADE
+from windlass.launch.helm import FILES_FOLDER, PAUSE, REMOVE, RUN_VARIABLE, SHOW, TOKEN, UPGRADE
 from windlass.store import DeploymentRow, Reads, Row, Tx
 
 RUN_MILLICORES: Final = 500
@@ -174,23 +174,26 @@ class HelmKind(ServiceKind[Helm]):
     def removal_action(self, query: Spec | None) -> str:
         return REMOVE
 
+    def stop_action(self, service: Row) -> str:
+        return PAUSE
+
     async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
         return await make_folder(ctx, build_input, (await self._program(ctx, build_input)).image)
 
     async def prepare_removal(
         self, ctx: Context, build_input: BuildInput, sub_action: str
     ) -> tuple[BuiltArtifact, Workload] | None:
-        """Returns the run that removes the release, with the chart of the last deployment."""
+        """Returns the run that removes or pauses the release, with the chart of the last deployment."""
         place = await ctx.places.of(build_input.service.id)
         last = await _last_run(ctx, build_input.service.id)
-        if sub_action != REMOVE or last is None or obstacle_at(place):
+        if sub_action not in (REMOVE, PAUSE) or last is None or obstacle_at(place):
             return None
         made = particulars(last).made
         assert made is not None
         built = BuiltArtifact(made)
         if not await self.is_kept(ctx, build_input.service, made.artifact):
             built = await self.make(ctx, build_input)
-        return built, await self._run(ctx, build_input, built.made.artifact, REMOVE)
+        return built, await self._run(ctx, build_input, built.made.artifact, sub_action)
 
     async def is_kept(self, ctx: Context, service: Row, artifact: Artifact) -> bool:
         place = await ctx.places.of(service.id)

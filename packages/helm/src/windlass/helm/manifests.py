@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from windlass.helm.chart_error import ChartError
 
-MAX_OBJECTS: Final = 2_000
+UNCHANGED: Final = "none"
 MAX_DIFFERENCE: Final = 16 * 1024
 """Maximum length of the shown difference of one object."""
 _SECRET_FIELDS: Final = ("data", "stringData")
@@ -30,8 +30,12 @@ class ObjectChange(Struct, frozen=True):
     name: str
     namespace: str
     action: str
-    """One of create, update, delete and none."""
+    """One of create, update, destroy and none."""
     difference: str
+
+    @property
+    def address(self) -> str:
+        return f"{self.kind}/{self.name}"
 
 
 class ReleasedPort(Struct, frozen=True):
@@ -93,8 +97,10 @@ def _read(manifest: str, namespace: str) -> Iterator[tuple[tuple[str, str, str],
 def _change(
     key: tuple[str, str, str], old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
 ) -> ObjectChange:
-    action = "create" if old is None else "delete" if new is None else "none" if old == new else "update"
-    lines = () if action == "none" else difflib.unified_diff(_lines(old), _lines(new, old), n=2, lineterm="")
+    action = "create" if old is None else "destroy" if new is None else UNCHANGED if old == new else "update"
+    lines = (
+        () if action == UNCHANGED else difflib.unified_diff(_lines(old), _lines(new, old), n=2, lineterm="")
+    )
     text = "\n".join(line for line in lines if not line.startswith(("---", "+++")))
     if len(text) > MAX_DIFFERENCE:
         text = f"{text[:MAX_DIFFERENCE]}\n…"

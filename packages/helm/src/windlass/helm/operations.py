@@ -10,6 +10,7 @@ from windlass.control.context.context import Context
 from windlass.control.request.paths import target
 from windlass.core.declare.document import Document
 from windlass.helm.families.shapes import HelmPlanQuery
+from windlass.helm.manifests import UNCHANGED
 from windlass.helm.plans import plan_in, released_plan
 from windlass.store.tables.plans import StoredPlan
 
@@ -44,12 +45,23 @@ async def list_plans(ctx: Context, call: Call) -> Reply:
 
 def _shown_plan(ctx: Context, stored: StoredPlan) -> Document:
     plan = plan_in(ctx, stored)
+    changes = [change for change in plan.comparison.changes if change.action != UNCHANGED]
     return {
         "deployment_id": stored.deployment,
         "created_at": stamp(stored.created),
-        "created": stored.added,
-        "updated": stored.changed,
-        "deleted": stored.destroyed,
+        "added": stored.added,
+        "changed": stored.changed,
+        "destroyed": stored.destroyed,
+        "applicable": False,
         "revision": plan.revision,
-        "objects": plan.comparison.changes,
+        "resources": [
+            {
+                "address": change.address,
+                "namespace": change.namespace,
+                "action": change.action,
+                "difference": change.difference,
+            }
+            for change in changes
+        ],
+        "text": "\n".join(f"{change.address}\n{change.difference}\n" for change in changes),
     }

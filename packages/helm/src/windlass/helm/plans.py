@@ -33,7 +33,7 @@ async def put_plan(ctx: Context, tx: Tx, run: DeploymentRow, plan: ReleasePlan) 
     owner = PLAN.owner(org=run.org, service=run.service, deployment=run.id)
     sealed = ctx.encryption.encrypt(msgspec.msgpack.encode(plan), *owner)
     count = plan.comparison.count
-    counts = count("create"), count("update"), count("delete")
+    counts = count("create"), count("update"), count("destroy")
     await tx.plans.put(StoredPlan(run.id, run.org, run.service, tx.now, *counts, sealed), MAX_KEPT_PLANS)
 
 

@@ -21,16 +21,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from windlass.launch.kubernetes_api import KubernetesApi
+from windlass.launch.kubernetes_api import SCALED_KINDS, KubernetesApi
 from windlass.launch.launcher import LaunchRefused, Variables, launch, say
 from windlass.launch.run_server import RunServer
 
 RUN_VARIABLE: Final = "WINDLASS_HELM"
 TOKEN: Final = "WINDLASS_HELM_TOKEN"  # noqa: S105 (the name of a variable)
 FILES_FOLDER: Final = "/windlass-helm/values"
-UPGRADE: Final = "HELM_UPGRADE"
-SHOW: Final = "HELM_SHOW"
-REMOVE: Final = "HELM_REMOVE"
+UPGRADE: Final = "upgrade release"
+SHOW: Final = "show difference"
+REMOVE: Final = "remove release"
+PAUSE: Final = "pause release"
 _FILES_VARIABLE: Final = "WINDLASS_FILES"
 """The folder with the files of settings, where they are not at their own paths."""
 _OTHER_ADDRESS: Final = (
@@ -42,9 +43,12 @@ _VARIABLE_PATTERN: Final = re.compile(r"qovery\.env\.([A-Za-z_][A-Za-z0-9_]*)")
 _NOT_FOUND: Final = "not found"
 _HISTORY: Final = "20"
 """Number of revisions that Helm keeps."""
+_RENAMED: Final = {"--atomic": "--rollback-on-failure"}
+"""Options that Helm 4 has under another name."""
 _HEALTHY: Final = frozenset({"deployed", "failed", "superseded", "uninstalled"})
 """States in which Helm accepts an upgrade."""
 _REMOVING: Final = "uninstalling"
+_PENDING: Final = "pending"
 _KIND_PATTERN: Final = re.compile(r"^kind: *[\"']?([A-Za-z]+)", re.MULTILINE)
 _NAME_PATTERN: Final = re.compile(r"^metadata:(?:\n(?:  .*)?)*?\n  name: *[\"']?([a-z0-9.-]+)", re.MULTILINE)
 _MAX_OUTPUT_LENGTH: Final = 8 * 1024 * 1024
@@ -106,6 +110,7 @@ class HelmRun:
         self._namespace = ""
         self._api: KubernetesApi | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._was_paused = False
         self.was_asked = 0
         """The number of the signal that asks this run to end, or 0."""
 
@@ -128,7 +133,11 @@ class HelmRun:
             self._show()
             return
         self._heal()
+        if self._action == PAUSE:
+            self._pause()
+            return
         self._show()
+        self._resume()
         self._upgrade()
 
     # The cluster
@@ -165,18 +174,15 @@ class HelmRun:
             self._uninstall()
             return
         revision = self._last_deployed()
-        if revision:
-            self._helm(
-                "rollback",
-                self._release,
-                str(revision),
-                "--no-hooks",
-                "--force-conflicts",
-                *self._place(),
-                *self._limit(),
-            )
-        else:
+        if not revision:
             self._uninstall("--no-hooks")
+            return
+        unfinished = [item["revision"] for item in self._history() if item["status"].startswith(_PENDING)]
+        options = ("--no-hooks", "--force-conflicts", *self._place(), *self._limit())
+        self._helm("rollback", self._release, str(revision), *options)
+        assert self._api is not None
+        for number in unfinished:  # the history would show them as under way for ever
+            self._api.forget_revision(self._release, number)
 
     def _state(self) -> str:
         """Returns the state of the release; empty if there is none."""
@@ -225,7 +231,11 @@ class HelmRun:
             for index, (key, value) in enumerate(request[option]):
                 words += self._value(option, index, key, value)
         has_limit = any(argument.startswith("--history-max") for argument in request["arguments"])
-        return [*words, *request["arguments"], *([] if has_limit else [f"--history-max={_HISTORY}"])]
+        # The number of pods is not a change of somebody else that would have to be kept.
+        if self._was_paused and "--force-conflicts" not in request["arguments"]:
+            words.append("--force-conflicts")
+        arguments = [_RENAMED.get(argument, argument) for argument in request["arguments"]]
+        return [*words, *arguments, *([] if has_limit else [f"--history-max={_HISTORY}"])]
 
     def _values_file(self, index: int, path: str) -> Path:
         """Returns a copy of a file of values with the values of variables."""
@@ -254,6 +264,31 @@ class HelmRun:
             return self._variables[match[1]]
 
         return _VARIABLE_PATTERN.sub(value_of, text)
+
+    def _pause(self) -> None:
+        """Ends the pods of the release's Deployments and StatefulSets, and remembers how many there were."""
+        assert self._api is not None
+        for kind, name in self._scaled():
+            if count := self._api.pause(kind, name):
+                say(f"{kind} {name}: {count} of its pods are ended")
+
+    def _resume(self) -> None:
+        """Starts as many pods again as there were before the release was paused."""
+        assert self._api is not None
+        for kind, name in self._scaled():
+            if count := self._api.resume(kind, name):
+                say(f"{kind} {name}: {count} pods are started again")
+                self._was_paused = True
+
+    def _scaled(self) -> Iterator[tuple[str, str]]:
+        """Yields the kind and the name of the release's objects that have a number of pods."""
+        if not self._history():
+            return
+        manifest = self._text("get", "manifest", self._release, *self._place())
+        for document in re.split(r"^---$", manifest, flags=re.MULTILINE):
+            kind, name = _KIND_PATTERN.search(document), _NAME_PATTERN.search(document)
+            if kind and name and kind[1] in SCALED_KINDS:
+                yield kind[1], name[1]
 
     def _remove(self) -> None:
         if not self._history():

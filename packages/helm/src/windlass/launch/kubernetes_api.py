@@ -16,6 +16,11 @@ _TAIL_LINES: Final = 20
 _MAX_PODS: Final = 200
 _MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
 _JOB_LABEL: Final = "job-name"
+_NO_SUCH_OBJECT: Final = 404
+_PAUSED: Final = "windlass.dev/paused-replicas"
+"""The annotation with the number of pods before an object was paused."""
+SCALED_KINDS: Final = {"Deployment": "deployments", "StatefulSet": "statefulsets"}
+"""The kinds of objects with a number of pods, and their names in paths."""
 _USUAL_WAITING: Final = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
@@ -47,6 +52,49 @@ class KubernetesApi:
                     return job, self._tail(pod["metadata"]["name"])
         return None
 
+    def forget_revision(self, release: str, number: int) -> None:
+        """Deletes the record of a revision that was never finished."""
+        path = f"/api/v1/namespaces/{self._namespace}/secrets/sh.helm.release.v1.{release}.v{number}"
+        try:
+            self._send("DELETE", path)
+        except urllib.error.HTTPError as error:
+            if error.code != _NO_SUCH_OBJECT:
+                raise
+
+    def pause(self, kind: str, name: str) -> int:
+        """Sets the number of pods of an object to 0 and keeps it in an annotation. Returns the former number;
+        0 if the object is gone or has none."""
+        document = self._object(kind, name)
+        count = int((document.get("spec") or {}).get("replicas") or 0)
+        if count:
+            self._scale(kind, name, 0, str(count))
+        return count
+
+    def resume(self, kind: str, name: str) -> int:
+        """Sets the number of pods to what it was before `pause`. Returns it; 0 if it was not paused."""
+        metadata = self._object(kind, name).get("metadata") or {}
+        count = int((metadata.get("annotations") or {}).get(_PAUSED) or 0)
+        if count:
+            self._scale(kind, name, count, None)
+        return count
+
+    def _object(self, kind: str, name: str) -> dict[str, Any]:
+        """Returns an object; empty if there is none."""
+        try:
+            document = json.loads(self._send("GET", self._path_of(kind, name)))
+        except urllib.error.HTTPError as error:
+            if error.code != _NO_SUCH_OBJECT:
+                raise
+            return {}
+        return document if isinstance(document, dict) else {}
+
+    def _scale(self, kind: str, name: str, count: int, former: str | None) -> None:
+        change = {"metadata": {"annotations": {_PAUSED: former}}, "spec": {"replicas": count}}
+        self._send("PATCH", self._path_of(kind, name), json.dumps(change).encode())
+
+    def _path_of(self, kind: str, name: str) -> str:
+        return f"/apis/apps/v1/namespaces/{self._namespace}/{SCALED_KINDS[kind]}/{name}"
+
     def _tail(self, pod: str) -> list[str]:
         try:
             text = self._get(f"pods/{pod}/log?tailLines={_TAIL_LINES}")
@@ -61,9 +109,15 @@ class KubernetesApi:
         return items if isinstance(items, list) else []
 
     def _get(self, path: str) -> bytes:
-        """Returns the answer to a request in the namespace. Raises OSError."""
-        url = f"{self._server}/api/v1/namespaces/{self._namespace}/{path}"
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self._token}"})  # noqa: S310 (the address that Windlass names)
+        """Returns an object or a list of the namespace. Raises OSError."""
+        return self._send("GET", f"/api/v1/namespaces/{self._namespace}/{path}")
+
+    def _send(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """Returns the answer to a request. Raises OSError."""
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/merge-patch+json"}
+        request = urllib.request.Request(  # noqa: S310 (the address that Windlass names)
+            self._server + path, data=body or None, headers=headers, method=method
+        )
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=self._context)
         )

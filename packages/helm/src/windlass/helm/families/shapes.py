@@ -12,6 +12,7 @@ from windlass.core.declare.fields import (
     Maybe,
     Name,
     Port,
+    Timestamp,
     absent,
     example,
     left_out_of_examples,
@@ -326,10 +327,9 @@ class KubernetesService(Shown):
 class PlannedObject(Shown):
     """An object of Kubernetes that a deployment would change."""
 
-    kind: Annotated[str, example("Deployment")]
-    name: Annotated[str, example("shop-web")]
+    address: Annotated[str, Meta(description="Its kind and name"), example("Deployment/shop-web")]
     namespace: Annotated[str, example("shop")] = ""
-    action: Annotated[Literal["create", "update", "delete", "none"], example("update")]
+    action: Annotated[Literal["create", "update", "destroy"], example("update")]
     difference: Annotated[
         str,
         Meta(description="The changed lines. Values of Secrets are replaced by their length"),
@@ -341,14 +341,22 @@ class HelmPlan(Shown):
     """What a deployment has changed, or would change."""
 
     deployment_id: Id
-    created_at: Annotated[str, example("2026-01-31T09:05:00.007Z")]
-    created: Annotated[int, example(1)]
-    updated: Annotated[int, example(2)]
-    deleted: Annotated[int, example(0)]
+    created_at: Timestamp
+    added: Annotated[int, example(1)]
+    changed: Annotated[int, example(2)]
+    destroyed: Annotated[int, example(0)]
+    applicable: Annotated[
+        bool, Meta(description="False: a deployment makes a plan of its own and stores it")
+    ] = False
     revision: Annotated[
         int, Meta(description="The revision of the release before it; 0 if there was none"), example(3)
     ] = 0
-    objects: Annotated[list[PlannedObject], shown_in_examples()] = []
+    resources: Annotated[list[PlannedObject], shown_in_examples()] = []
+    text: Annotated[
+        str,
+        Meta(description="All changed lines"),
+        example("Deployment/shop-web\n-  replicas: 1\n+  replicas: 2\n"),
+    ] = ""
 
 
 class HelmPlanQuery(Spec):

@@ -215,10 +215,16 @@ class ServiceKind(Generic[S]):
         """Returns the task that runs before the removal of a service, from the query of the request."""
         return ""
 
+    def stop_action(self, service: Row) -> str:
+        """Returns the task that runs when a service is stopped; empty if ending its instances is enough. A
+        word in capital letters is shown to clients."""
+        return ""
+
     async def prepare_removal(
         self, ctx: Context, build_input: BuildInput, sub_action: str
     ) -> tuple[BuiltArtifact, Workload] | None:
-        """Returns a workload that runs to its end before a service is removed; None if there is none."""
+        """Returns a workload that runs to its end before a service is removed or stopped; None if there is
+        none."""
         return None
 
     async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:

@@ -99,7 +99,9 @@ def _shown_run(run: RunReport) -> Document:
 
 
 def details_of(state: str, sub_action: str = "") -> Document:
-    return {"action": full_action(state), "status": action_status(state), "sub_action": sub_action or "NONE"}
+    # A task in small letters is no word of the contract, and clients refuse words that they do not know.
+    word = sub_action if sub_action.isupper() else "NONE"
+    return {"action": full_action(state), "status": action_status(state), "sub_action": word}
 
 
 def shown_status(call: Call, service: Row, status: StatusRow, freshness: str) -> Document:

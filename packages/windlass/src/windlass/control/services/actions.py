@@ -74,7 +74,8 @@ async def restart(ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | N
 
 
 async def stop(ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | None) -> Accepted:
-    return await accept(tx, service, Do.STOP, call)
+    stopped = ChosenVersion(sub_action=ctx.kinds[service.family].stop_action(service))
+    return await accept(tx, service, Do.STOP, call, stopped)
 
 
 async def uninstall(ctx: Context, tx: Tx, call: Call, service: Row, body: Spec | None) -> Accepted:

@@ -118,8 +118,9 @@ async function read(answer, quiet) {
 
 async function dataOf(answer) {
   const text = await answer.text();
-  const isJson = (answer.headers.get("content-type") || "").includes("json");
-  return text && isJson ? JSON.parse(text) : null;
+  const type = answer.headers.get("content-type") || "";
+  if (type.startsWith("text/plain")) return text;
+  return text && type.includes("json") ? JSON.parse(text) : null;
 }
 
 /** The error of an answer, in the words of the server. */

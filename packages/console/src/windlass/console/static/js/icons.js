@@ -12,7 +12,7 @@ const OTHER_NAMES = { createreactapp: "react", aspnetcore: "net", pelican: "pyth
 const OF_KIND = {
   __proto__: null,
   application: "app-window", container: "container", database: "database", job: "calendar-clock", terraform: "layers", helm: "package", project: "box", environment: "layers",
-  apiToken: "key-round", member: "users", webhook: "webhook", cluster: "server", gitToken: "git-branch", containerRegistry: "package", preview: "git-branch", deploymentStage: "layers", audit: "scroll-text",
+  apiToken: "key-round", member: "users", webhook: "webhook", cluster: "server", gitToken: "git-branch", containerRegistry: "package", helmRepository: "package", preview: "git-branch", deploymentStage: "layers", audit: "scroll-text",
 };
 
 /** An icon of the sprite, for the eyes only. */

@@ -39,6 +39,7 @@ const NEW_SERVICES = {
   application: () => import("./pages/new/application.js"),
   container: () => import("./pages/new/container.js"),
   database: () => import("./pages/new/database.js"),
+  helm: () => import("./pages/new/helm.js"),
   job: () => import("./pages/new/job.js"),
   terraform: () => import("./pages/new/terraform.js"),
 };

@@ -1,4 +1,4 @@
-"""Runs the last task of a service before its removal, such as destroying the resources that it has created.
+"""Runs the last task of a service before its removal or stop, such as destroying what it has created.
 
 The engine identifies the run by the generation of the removal, so that a repeated step waits for the same
 run. A successful run is recorded and not repeated.

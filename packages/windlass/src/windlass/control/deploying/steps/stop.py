@@ -21,7 +21,11 @@ async def stop(ledger: Ledger) -> None:
     if not await run_end_command(ledger):
         return
     try:
+        await run_before_removal(ledger)
         await run_when_available(ledger, lambda: end_all(ledger))
+    except RemovalFailed as failed:
+        await ledger.fail(str(failed), output=failed.output)
+        return
     except EngineError as error:
         await ledger.fail(str(error))
         return

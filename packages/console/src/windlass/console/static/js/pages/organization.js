@@ -12,7 +12,7 @@ import * as named from "../settings/named.js";
 import { words } from "../words.js";
 import { organizationTexts as text } from "../words_of_organization.js";
 
-const GROUPS = { access: ["member", "apiToken"], connections: ["gitToken", "containerRegistry", "webhook"], machines: ["cluster"] };
+const GROUPS = { access: ["member", "apiToken"], connections: ["gitToken", "containerRegistry", "helmRepository", "webhook"], machines: ["cluster"] };
 const KNOWN = Object.values(GROUPS).flat();
 
 export async function load({ params }) {

@@ -39,10 +39,10 @@ export function render(state, place) {
   const { content, path, service } = state;
   const plan = content.plans.find((other) => other.deployment_id === content.chosen) || content.plans[0];
   const now = underWay(state);
-  const make = button(text.make, () => run(state, place, { action: "PLAN" }), { main: !plan?.applicable, disabled: Boolean(now), key: "plan", needs: ["POST", `${path}/deploy`] });
+  const make = button(text.make, () => run(state, place), { main: !plan?.applicable, disabled: Boolean(now), key: "plan", needs: ["POST", `${path}/deploy`] });
   return [
     now && h("section", { class: "panel" }, h("p", {}, badge(now.status), " ", deploymentLink(path, now, text.underWay(now.number)))),
-    plan ? thePlan(state, place, plan, make) : !now && empty(text.empty, make, commandFor("windlass terraform deploy --action PLAN --wait", service.name)),
+    plan ? thePlan(state, place, plan, make) : !now && empty(text.empty, make, commandFor(state.has("lock") ? "windlass terraform deploy --action PLAN --wait" : "windlass helm deploy --force-event DIFF --wait", service.name)),
     content.plans.length > 1 && earlier(state, place, plan),
     h("div", { class: "columns" }, content.lock && lock(state, place), state.has("stateVersion") && versions(state, place)),
   ];
@@ -105,8 +105,9 @@ function versions(state, place) {
 }
 
 // The page stays: the plan appears here when it is made.
-async function run(state, place, body) {
-  await api.post(`${state.path}/deploy`, body);
+async function run(state, place) {
+  if (state.has("lock")) await api.post(`${state.path}/deploy`, { action: "PLAN" });
+  else await api.post(`${state.path}/deploy?forceEvent=DIFF`, {});
   say(text.asked);
   await state.read();
   place.update();
