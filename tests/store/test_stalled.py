@@ -137,3 +137,5 @@ async def test_cancelling_a_read_ends_its_statement_on_the_database_server(serve
         await until(sleeps)
         asking.cancel()
         await until(is_over)
+        with pytest.raises(asyncio.CancelledError):
+            await asking

@@ -4,7 +4,7 @@ after a change, without values of secrets."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -135,14 +135,14 @@ def _shown(call: Call, row: EventRow) -> Document:
     }
     if former and former.get("key") != entry["key"]:
         entry["former_key"] = former.get("key")
-    original: Any = document.get("aliased_variable") or document.get("aliased_secret")
-    return entry | {"alias_of": original["key"]} if original else entry
+    original = document.get("aliased_variable") or document.get("aliased_secret")
+    return entry | {"alias_of": original["key"]} if isinstance(original, dict) else entry
 
 
 def _value_of(row: EventRow, document: Document | None) -> str | None:
     if document is None or is_secret(row.family):
         return None
-    value: Any = document.get("value")
+    value = document.get("value")
     return value if isinstance(value, str) else None
 
 
