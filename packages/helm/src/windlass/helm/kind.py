@@ -87,13 +87,14 @@ _LAUNCHER_COMMAND: Final = (sys.executable, "-I", "-m", "windlass.launch.helm")
 class HelmKind(ServiceKind[Helm]):
     family = helm
     precedence = Precedence.PROGRAM
+    runs_on_server = True
     run_api = HelmRunApi()
     more_time = "raise timeout_sec"
 
     def __init__(self, find_program: FindProgram = installed_program) -> None:
         self._find_program = find_program
 
-    def obstacle(self, place: Place) -> str:
+    def obstacle_of(self, place: Place, spec: Helm) -> str:
         return "" if place.elsewhere is not None else obstacle_at(place)
 
     def demand(self, spec: Helm) -> Demand:
@@ -184,7 +185,7 @@ class HelmKind(ServiceKind[Helm]):
         self, ctx: Context, build_input: BuildInput, sub_action: str
     ) -> tuple[BuiltArtifact, Workload] | None:
         """Returns the run that removes or pauses the release, with the chart of the last deployment."""
-        place = await ctx.places.of(build_input.service.id)
+        place = await ctx.places.of_environment(ctx.store.reads, build_input.service.parent)
         last = await _last_run(ctx, build_input.service.id)
         if sub_action not in (REMOVE, PAUSE) or last is None or obstacle_at(place):
             return None
@@ -204,11 +205,11 @@ class HelmKind(ServiceKind[Helm]):
         return await self._run(ctx, build_input, artifact, SHOW if is_difference else UPGRADE)
 
     async def _program(self, ctx: Context, build_input: BuildInput) -> ChartProgram:
-        place = await ctx.places.of(build_input.service.id)
-        if why := obstacle_at(place):
+        service = build_input.service
+        if why := obstacle_at(await ctx.places.of_environment(ctx.store.reads, service.parent)):
             raise BuildError(why)
         try:
-            return program_at(ctx.settings, place, self._find_program)
+            return program_at(ctx.settings, await ctx.places.of(service.id), self._find_program)
         except Invalid as error:
             raise BuildError(str(error)) from error
 

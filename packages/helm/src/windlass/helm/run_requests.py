@@ -107,7 +107,7 @@ async def _give_credential(ctx: Context, run: DeploymentRow) -> bytes:
     service = await ctx.store.reads.resources.get(run.service)
     if service is None:
         raise Conflict("Deploy again: the service of this run is gone")
-    place = await ctx.places.of(service.id)
+    place = await ctx.places.of_environment(ctx.store.reads, service.parent)
     if not isinstance(place.engine, NamespaceAccess):
         raise Conflict(NO_CLUSTER)
     spec = service.read(Helm)

@@ -24,7 +24,9 @@ async def build_input_of(ledger: Ledger, details: Particulars, deployment_log: D
     ctx, stored = ledger.ctx, ledger.service
     others = ctx.kinds[stored.family].settings(details)
     service = replace(stored, body=rewritten(stored.body, others)) if others else stored
-    inputs, levels = await inputs_of(ctx, ctx.store.reads, service, ledger.place.engine.neighbour_address)
+    # A run on a server's machine gets the addresses that hold at the cluster of its environment.
+    home = await ctx.places.of_environment(ctx.store.reads, stored.parent)
+    inputs, levels = await inputs_of(ctx, ctx.store.reads, service, home.engine.neighbour_address)
     rows = InputRows(stored, levels)
     return BuildInput(
         service=service, deployment=ledger.deployment, inputs=inputs, rows=rows, say=deployment_log

@@ -144,6 +144,9 @@ class ServiceKind(Generic[S]):
     """Indicates whether its programs may connect to other services of the environment."""
     has_runs: ClassVar[bool] = False
     """Indicates whether a deployment only prepares a version for separate runs, as with jobs."""
+    runs_on_server: ClassVar[bool] = False
+    """Indicates whether its runs are programs of a server's machine, even if the environment is on another
+    cluster, which they change through its API."""
     is_counted: ClassVar[bool] = False
     """Indicates whether the creation, deletion or renaming of a service makes services that use its variables
     out of date."""

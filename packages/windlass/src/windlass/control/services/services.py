@@ -25,6 +25,7 @@ from windlass.control.records.deployments import (
     refuse_in_deletion,
     status_of,
 )
+from windlass.control.records.machine_clusters import machine_cluster
 from windlass.control.records.names import reserve_declared
 from windlass.control.records.reachability import check_log_here, status_as_reachable
 from windlass.control.records.shown_deployments import details_of, shown_deployment, shown_status
@@ -75,7 +76,10 @@ class Services(Behaviour[Spec]):
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
         assert draft.parent is not None
-        await tx.statuses.add(draft.id, draft.org, State.READY, cluster_of(draft.above))
+        cluster = cluster_of(draft.above)
+        if ctx.kinds[draft.family.name].runs_on_server:
+            cluster = await machine_cluster(tx, draft.org, cluster)
+        await tx.statuses.add(draft.id, draft.org, State.READY, cluster)
         place = await ctx.places.of_environment(tx, draft.parent.id)
         status = await tx.statuses.get(draft.id)
         # Clients that create everything first learn it here, and its deployment fails with the same reason.
