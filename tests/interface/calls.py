@@ -17,6 +17,7 @@ _NOT_OWN = (
     "tests/schemathesis/",
     "tests/interface/",
     "tests/commands/test_every_operation",
+    "tests/compat/test_declared",
 )
 """Tests that walk all operations."""
 
