@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
@@ -48,6 +49,13 @@ class _SeenUse(Struct, frozen=True):
     """The time of the last use."""
 
 
+class _SeenGateway(Struct, frozen=True):
+    """The gateway at the last look."""
+
+    started_at: int
+    age: float
+
+
 class _KeptAwake(Struct, frozen=True):
     terms: SleepTerms
     reason: str
@@ -61,6 +69,7 @@ class Sleepers:
         self._seen: dict[str, _SeenUse] = {}
         self._kept: dict[str, _KeptAwake] = {}
         """Services that must not sleep, although they are not used."""
+        self._gateway: _SeenGateway | None = None
         self._asked: set[str] = set()
         """Services that have to be woken."""
         self._is_asked = asyncio.Event()
@@ -117,10 +126,18 @@ class Sleepers:
             _log.info("no service is put to sleep now", extra={"reason": str(error) or "no answer"})
             return
         await self._note_uses(sleepers, uses)
-        started_at = self._ctx.clock.now() - round(uses.age * SECOND)
+        started_at = self._gateway_start(uses.age)
         for service, terms in sleepers.items():
             if not _is_used(uses, service) and await self._is_due(service, terms, started_at):
                 await self._put_to_sleep(service, terms)
+
+    def _gateway_start(self, age: float) -> int:
+        """Returns when the gateway was started, by the clock at the first look at it."""
+        if self._gateway is None or age < self._gateway.age:
+            self._gateway = _SeenGateway(self._ctx.clock.now() - round(age * SECOND), age)
+        else:
+            self._gateway = replace(self._gateway, age=age)
+        return self._gateway.started_at
 
     async def _note_uses(self, sleepers: Mapping[str, SleepTerms], uses: ServiceUses) -> None:
         """Stores the last uses that are new."""

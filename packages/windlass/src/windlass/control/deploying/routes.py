@@ -25,7 +25,7 @@ from windlass.control.records.served_names import host_names, row_of
 from windlass.core.declare.shapes import Listener
 from windlass.core.deploy.hosts import by_name, listens
 from windlass.core.deploy.scaling import count_of
-from windlass.core.deploy.states import ACTIONS_WITH_BUILD, Do, Progress, Sleep, State, is_failure
+from windlass.core.deploy.states import ACTIONS_WITH_BUILD, Do, Progress, State, is_failure
 from windlass.core.settings.values import AdvancedValues
 from windlass.core.words.naming import LOCAL_DOMAIN
 from windlass.engines.workload import Instance, Observation, RoutedAddress, Workload, WorkloadPort
@@ -205,7 +205,8 @@ async def _compute_and_set(ctx: Context, place: Place, service: str, status: Sta
     seen = await place.engine.observe(service) if status.serving else Observation()
     is_here = bool(status.serving) and machine_of(ctx, place) is None
     site = await served_folder(ctx, place, workload) if is_here else ""
-    ready = () if status.sleep == Sleep.ASLEEP else seen.of(workload.generation).ready
+    # An instance counts as ready from its start: whoever wakes the service waits until it really is.
+    ready = () if status.sleep else seen.of(workload.generation).ready
     await _set_routes(ctx, place, workload, status, ready, site)
     return seen.instances
 

@@ -6,6 +6,7 @@ The version that serves stays the same, so nothing is built, and no deployment i
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import Final
 
@@ -19,12 +20,14 @@ from windlass.control.deploying.routes import all_endpoints, refresh, reserve
 from windlass.control.records.deployments import status_of
 from windlass.control.records.sleep import wake_up
 from windlass.core.deploy.scaling import count_of
-from windlass.core.deploy.states import Sleep, State
+from windlass.core.deploy.states import ENDING_ACTIONS, Sleep, State
 from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.workload import Observation, Workload
 from windlass.routers.router import RouteError
 from windlass.store import Tx
 
+_MAX_DELAY: Final = 15.0
+"""Seconds for which a deployment waits at most until the present version is awake."""
 _LOOK_SECONDS: Final = 1.0
 """Seconds between two checks whether a person has asked for a deployment of a service that is being woken."""
 
@@ -57,8 +60,8 @@ async def reserve_quietly(ledger: Ledger, workload: Workload) -> None:
 
 
 async def wake(ledger: Ledger) -> None:
-    """Starts the instances of the version that serves, and waits until they are ready. If a deployment waits,
-    the instances become ready while it begins."""
+    """Starts the instances of the version that serves, and waits until they are ready: held requests go on
+    only then."""
     ctx, workload = ledger.ctx, await ledger.find_serving()
     count = count_of(workload, workload.instances) if workload else 0
     state, message, ready = State.DEPLOYED, "", 0
@@ -69,8 +72,7 @@ async def wake(ledger: Ledger) -> None:
             raise
         except (EngineError, RouteError) as error:
             state, message = State.DEPLOYMENT_ERROR, ctx.logs.masks.text(workload.deployment, str(error))
-        await refresh(ctx, ledger.service.id)
-    await ctx.point("woken")
+    await ctx.point("about to be awake")
 
     async def write(tx: Tx) -> None:
         await fence(tx, ledger.claim)
@@ -80,6 +82,8 @@ async def wake(ledger: Ledger) -> None:
             await wake_up(tx, ledger.service, status, state, message)
 
     await ctx.store.write(write)
+    await refresh(ctx, ledger.service.id)
+    await ctx.point("woken")
     line = f"It did not wake up: {message}" if message else "Awake"
     ctx.logs.write(ledger.service.id, ctx.clock.now(), line)
 
@@ -94,8 +98,7 @@ async def _start(ledger: Ledger, workload: Workload, count: int) -> int:
     ready = asyncio.ensure_future(ledger.place.engine.wait_until_ready(workload, count))
     try:
         with waiting.get()():
-            while not ready.done() and not await ctx.store.reads.deployments.open(ledger.service.id):
-                await asyncio.wait([ready], timeout=_LOOK_SECONDS)
+            await _wait(ledger, ready)
         if not ready.done():
             return 0
         await ready
@@ -103,3 +106,16 @@ async def _start(ledger: Ledger, workload: Workload, count: int) -> int:
     finally:
         ready.cancel()
         await asyncio.gather(ready, return_exceptions=True)
+
+
+async def _wait(ledger: Ledger, ready: asyncio.Future[None]) -> None:
+    """Waits until the instances are ready or have failed. A stop does not wait for that, and a deployment
+    only for a while: it may repair what does not start."""
+    reads, until = ledger.ctx.store.reads, time.monotonic() + _MAX_DELAY
+    while not ready.done():
+        waiting_deployments = await reads.deployments.open(ledger.service.id)
+        if any(row.action in ENDING_ACTIONS for row in waiting_deployments):
+            return
+        if waiting_deployments and time.monotonic() > until:
+            return
+        await asyncio.wait([ready], timeout=_LOOK_SECONDS)
