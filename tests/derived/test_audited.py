@@ -18,6 +18,7 @@ CHANGES_NOTHING: Final = {
     "previewContainers",
     "redeployEnvironment",
     "stopEnvironment",
+    "tryHelmRepository",
 }
 """On this stage they have nothing to do, or only look again; tests of their own have the rest."""
 

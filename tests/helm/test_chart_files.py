@@ -50,7 +50,8 @@ entries:
 
 def test_a_description_names_what_a_chart_needs():
     description = read_description(b"name: shop\nversion: 1.0.0\ndependencies:\n- name: redis\n- other\n")
-    assert (description.name, description.version, description.dependencies) == ("shop", "1.0.0", ("redis",))
+    assert (description.name, description.version) == ("shop", "1.0.0")
+    assert [needed.name for needed in description.dependencies] == ["redis"]
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,50 @@ async def test_an_unknown_version_names_the_newest_ones(world: World):
     )
 
 
+NEEDS = "name: shop\nversion: 1.0.0\ndependencies:\n- {name: shop, version: VERSION, repository: ADDRESS}\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "lock", "address", "message"),
+    [
+        ("1.2.3", "", "https://charts.example.com", ""),
+        ("1.x", "dependencies:\n- {name: shop, version: 1.10.0}\n", "https://charts.example.com", ""),
+        ("1.2.3", "", "oci://registry.example.com/charts", ""),
+        (
+            "1.x",
+            "",
+            "https://charts.example.com",
+            "source: Run `helm dependency update`, and commit Chart.lock",
+        ),
+        (
+            "1.2.3",
+            "",
+            "file://../../etc",
+            "source: Run `helm dependency build`, and commit the folder charts",
+        ),
+        (
+            "1.2.3",
+            "",
+            "http://charts.example.com",
+            "source: Run `helm dependency build`, and commit the folder",
+        ),
+        (
+            "9.9.9",
+            "",
+            "https://charts.example.com",
+            "source: Choose another chart_version: shop has no version 9.9.9",
+        ),
+    ],
+)
+async def test_charts_that_a_chart_of_git_needs_are_fetched_in_exact_versions(
+    world: World, charts: FakeCharts, version: str, lock: str, address: str, message: str
+):
+    needs = NEEDS.replace("VERSION", version).replace("ADDRESS", address)
+    world.git.files = {"Chart.yaml": needs, **({"Chart.lock": lock} if lock else {})}
+    status, told = await deployed(world, await release_of(world))
+    assert (status, told[: len(message)]) == ("FAILED" if message else "SUCCEEDED", message)
+
+
 async def test_a_difference_changes_nothing_and_is_no_version_to_go_back_to(world: World):
     service = await release_of(world)
     planned = await world.post(f"/helm/{service}/deploy?forceEvent=DIFF", {})

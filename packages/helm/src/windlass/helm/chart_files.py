@@ -16,6 +16,8 @@ from windlass.helm.chart_error import ChartError
 from windlass.helm.chart_versions import newest_version_first
 
 DESCRIPTION_FILE: Final = "Chart.yaml"
+LOCK_FILE: Final = "Chart.lock"
+MAX_DEPENDENCIES: Final = 100
 MAX_CHARTS: Final = 20_000
 MAX_VERSIONS: Final = 5_000
 """Maximum number of charts of an index, and of versions of one of them, that are read."""
@@ -35,13 +37,21 @@ class ChartEntry(Struct, frozen=True):
     """The SHA-256 of the archive; empty if the index does not have it."""
 
 
+class ChartDependency(Struct, frozen=True):
+    """A chart that another one needs."""
+
+    name: str
+    version: str
+    """The version, or a range of versions."""
+    repository: str
+
+
 class ChartDescription(Struct, frozen=True):
     """What Chart.yaml says of a chart."""
 
     name: str
     version: str
-    dependencies: tuple[str, ...] = ()
-    """The names of charts that it needs."""
+    dependencies: tuple[ChartDependency, ...] = ()
 
 
 def load(text: bytes | str, what: str) -> Any:
@@ -86,13 +96,21 @@ def read_description(content: bytes) -> ChartDescription:
         raise ChartError(f"Give the chart a name and a version in {DESCRIPTION_FILE}: one of them is missing")
     if _text(document, "type") == "library":
         raise ChartError("Choose another chart: a library chart is a part of others, and cannot be installed")
-    needed = document.get("dependencies")
-    names = (
-        (_text(item, "name") for item in needed or () if isinstance(item, dict))
-        if isinstance(needed, list)
-        else ()
+    return ChartDescription(name, version, _dependencies(document))
+
+
+def read_lock(content: bytes) -> tuple[ChartDependency, ...]:
+    """Returns the charts in a file Chart.lock, with their exact versions. Raises ChartError."""
+    return _dependencies(load(content, LOCK_FILE))
+
+
+def _dependencies(document: object) -> tuple[ChartDependency, ...]:
+    needed = document.get("dependencies") if isinstance(document, Mapping) else None
+    items = needed[:MAX_DEPENDENCIES] if isinstance(needed, list) else ()
+    found = (
+        ChartDependency(*(_text(item, key) for key in ("name", "version", "repository"))) for item in items
     )
-    return ChartDescription(name, version, tuple(name for name in names if name))
+    return tuple(item for item in found if _NAME_PATTERN.match(item.name))
 
 
 def _text(document: object, key: str) -> str:

@@ -27,6 +27,7 @@ from windlass.core.deploy.progress import BuildResult, BuiltArtifact, CommitReco
 from windlass.helm.archives import unpack
 from windlass.helm.chart_error import ChartError
 from windlass.helm.chart_files import DESCRIPTION_FILE, ChartDescription, read_description
+from windlass.helm.chart_needs import MAX_DESCRIPTION_BYTES, add_dependencies
 from windlass.helm.charts import ChartRepositoryReader
 from windlass.helm.families.helm import Helm
 from windlass.helm.families.helm_repository import helm_repository
@@ -38,7 +39,6 @@ from windlass.sources.git import GitCommit, GitSource
 CHART_FOLDER: Final = "chart"
 REPOSITORY_FOLDER: Final = "repository"
 VALUES_FOLDER: Final = "values"
-_MAX_DESCRIPTION_BYTES: Final = 1024 * 1024
 
 
 class FetchedSource(Struct, frozen=True):
@@ -151,8 +151,9 @@ async def _fetch_from_git(
     asked = particulars(build_input.deployment).git_commit_id
     # The whole repository is fetched, because links of a chart may lead to neighbouring folders.
     fetched, branch = await _fetch_git(ctx, build_input, repository, asked, into / REPOSITORY_FOLDER)
-    description = await described(ctx, build_input.service.org, into / chart_path(spec))
-    await in_thread(_refuse_missing_dependencies, into / chart_path(spec), description)
+    chart = into / chart_path(spec)
+    description = await described(ctx, build_input.service.org, chart)
+    await add_dependencies(ctx, build_input, chart, description)
     identity = f"{repository.url} {repository.root_path} {fetched.id}"
     return FetchedSource(identity, commit_record(fetched), branch)
 
@@ -184,28 +185,11 @@ async def described(ctx: Context, org: str, chart: Path) -> ChartDescription:
 
 def _description_in(chart: Path) -> bytes:
     try:
-        return read_beginning(
-            chart, file_inside(chart, DESCRIPTION_FILE, "root_path"), _MAX_DESCRIPTION_BYTES
-        )
+        return read_beginning(chart, file_inside(chart, DESCRIPTION_FILE, "root_path"), MAX_DESCRIPTION_BYTES)
     except (Invalid, OSError) as error:
         raise ChartError(
             f"Choose the folder of a chart (root_path): there is no {DESCRIPTION_FILE} in this one"
         ) from error
-
-
-def _refuse_missing_dependencies(chart: Path, description: ChartDescription) -> None:
-    folder = chart / "charts"
-    present = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    missing = sorted(
-        name
-        for name in description.dependencies
-        if not any(entry == name or entry.startswith(f"{name}-") for entry in present)
-    )
-    if missing:
-        raise ChartError(
-            f"Run `helm dependency build`, and commit the folder charts: {', '.join(missing)} is missing "
-            "there"
-        )
 
 
 # The values
