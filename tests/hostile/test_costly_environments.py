@@ -11,10 +11,13 @@ from tests.fakes.registries import FakeRegistries
 from tests.turns import TurnCounts, counted_turns
 from tests.world import World, make_world
 from windlass.base import fair_share
+from windlass.control.reporting import webhooks
 from windlass.control.services import services
+from windlass.store.tables.resources import ResourceTable
 from windlass.store.tables.statuses import StatusTable
 from windlass.store.tables.table import ChangeSession
 from windlass.store.tables.tree import ResourceTree
+from windlass.store.tables.work import WorkChanges
 
 REGISTRY = {"name": "acme", "kind": "GENERIC_CR", "url": "https://registry.example.com", "config": {}}
 ACTIONS = ("stop", "redeploy", "cancelDeployment", "uninstall")
@@ -27,6 +30,16 @@ class Forgetful(dict[Any, Any]):
         return False
 
 
+def forget_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = ChangeSession.begin
+
+    def forget(session: ChangeSession, now: int) -> None:
+        begin(session, now)
+        session.memory = Forgetful()
+
+    monkeypatch.setattr(ChangeSession, "begin", forget)
+
+
 class Reading:
     """Counts what is read of levels and of their services."""
 
@@ -35,13 +48,7 @@ class Reading:
         for name in ("tags", "marks"):
             monkeypatch.setattr(ResourceTree, name, self._counted(getattr(ResourceTree, name)))
         if not is_remembered:
-            begin = ChangeSession.begin
-
-            def forget(session: ChangeSession, now: int) -> None:
-                begin(session, now)
-                session.memory = Forgetful()
-
-            monkeypatch.setattr(ChangeSession, "begin", forget)
+            forget_at_once(monkeypatch)
 
     def _counted(self, read: Any) -> Any:
         async def counted(*given: Any) -> Any:
@@ -109,6 +116,57 @@ async def test_a_remembered_digest_is_that_of_the_present_variables(monkeypatch:
         assert await freshness() == ("UP_TO_DATE", "UP_TO_DATE")
         await world.database(environment, name="main")  # the variable refers to it
         assert await freshness() == ("OUT_OF_DATE", "OUT_OF_DATE")
+
+
+HOOK = {"target_url": "https://hooks.example.com/0", "events": ["DEPLOYMENT_CANCELLED"], "enabled": True}
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+async def test_a_change_of_all_services_reads_and_schedules_each_webhook_once(
+    monkeypatch: pytest.MonkeyPatch, world: World, is_remembered: bool
+):
+    """Negative control: without the memory of the change, they are read and scheduled for each service."""
+    environment = await world.environment()
+    for _ in range(4):
+        await world.application(environment)
+    for number in range(3):
+        hook = HOOK | {"target_url": f"https://hooks.example.com/{number}"}
+        await world.made(f"/organization/{world.org}/webhook", hook)
+    assert (await world.post(f"/environment/{environment}/deploy")).status == 202
+    reads: list[str] = []
+    scheduled: list[str] = []
+    of_org, schedule_all = ResourceTable.of_org, WorkChanges.schedule_all
+
+    async def read(table: ResourceTable, org: str, family: str) -> Any:
+        reads.extend([family] * (family == "webhook"))
+        return await of_org(table, org, family)
+
+    async def schedule(table: WorkChanges, kind: str, pieces: Any) -> None:
+        known = [*pieces]
+        scheduled.extend(id for id, _ in known)
+        await schedule_all(table, kind, known)
+
+    monkeypatch.setattr(ResourceTable, "of_org", read)
+    monkeypatch.setattr(WorkChanges, "schedule_all", schedule)
+    if not is_remembered:
+        forget_at_once(monkeypatch)
+    assert (await world.post(f"/environment/{environment}/cancelDeployment")).status == 202
+    assert len(scheduled) == (3 if is_remembered else 12)
+    assert len(reads) == (1 if is_remembered else 4)
+    listed = (await world.get(f"/organization/{world.org}/webhook"))["results"]
+    for hook in listed:
+        path = f"/organization/{world.org}/webhook/{hook['id']}/event"
+        assert len((await world.get(path))["results"]) == 4
+
+
+@pytest.mark.parametrize("most", [2, webhooks.MAX_WEBHOOKS])
+async def test_an_organization_has_a_limited_number_of_webhooks(
+    monkeypatch: pytest.MonkeyPatch, world: World, most: int
+):
+    monkeypatch.setattr(webhooks, "MAX_WEBHOOKS", most)
+    path = f"/organization/{world.org}/webhook"
+    statuses = [(await world.post(path, HOOK)).status for _ in range(3)]
+    assert statuses == [201, 201, 409 if most == 2 else 201]
 
 
 @pytest.mark.parametrize("is_shared", [True, False])

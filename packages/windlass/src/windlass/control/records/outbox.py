@@ -1,8 +1,13 @@
-"""The outbox of webhooks: deliveries, stored in the transaction of the change that they report."""
+"""The outbox of webhooks: deliveries, stored in the transaction of the change that they report.
+
+One change may report events of all services of an environment to all webhooks, while everybody waits. So it
+reads the webhooks once, and schedules their work once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -43,12 +48,27 @@ async def write_deliveries(
     """Stores a delivery for each webhook that subscribes to this event of a deployment or run."""
     if kind not in SUBSCRIBABLE_EVENTS:
         return
-    receivers = await tx.resources.of_org(service.org, webhook.name)
+    receivers = await _receivers(tx, service.org)
     if not receivers:
         return
     news = replace(await _make_payload(tx, kind, service, deployment, details, message), run=run)
-    asked = [row for row in receivers if concerns(row.read(Subscription), news)]
+    asked = [receiver.row for receiver in receivers if concerns(receiver.subscription, news)]
     await add_deliveries(tx, asked, service.id, news, details.trace)
+
+
+class _Receiver(NamedTuple):
+    row: Row
+    subscription: Subscription
+
+
+async def _receivers(tx: Tx, org: str) -> Sequence[_Receiver]:
+    """Returns the webhooks of an organization. A change reads them again only if it changes one itself."""
+    versions = await tx.tree.versions(org, (webhook.name,))
+    key, memory = ("webhooks", *versions.items()), tx.session.memory
+    if key not in memory:
+        rows = await tx.resources.of_org(org, webhook.name) if versions else ()
+        memory[key] = [_Receiver(row, row.read(Subscription)) for row in rows]
+    return cast(Sequence[_Receiver], memory[key])
 
 
 async def add_deliveries(
@@ -58,8 +78,10 @@ async def add_deliveries(
         return []
     body = encode(event)
     deliveries = await tx.deliveries.add([(row.id, lane, event.kind, body) for row in receivers], trace)
-    for row in receivers:
-        await tx.work.schedule(DELIVERY_WORK, work_of(row.id), org=row.org)
+    memory = tx.session.memory
+    fresh = [row for row in receivers if ("scheduled deliveries", row.id) not in memory]
+    memory |= dict.fromkeys(("scheduled deliveries", row.id) for row in fresh)
+    await tx.work.schedule_all(DELIVERY_WORK, [(work_of(row.id), row.org) for row in fresh])
     return deliveries
 
 

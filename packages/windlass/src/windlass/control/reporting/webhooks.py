@@ -20,7 +20,7 @@ from windlass.control.context.call import Call, Reply, encode, reads, results, w
 from windlass.control.context.context import Context
 from windlass.control.records.outbox import DELIVERY_WORK, add_deliveries, named_id, payload_of, work_of
 from windlass.control.records.recording import record
-from windlass.control.request.behaviour import Behaviour, Change, behaves
+from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.changing import check_tag
 from windlass.control.request.hidden_fields import decrypt_hidden, encrypt_hidden, whole_addresses
 from windlass.control.request.paths import target
@@ -39,6 +39,8 @@ TEST_LANE: Final = "test"
 its own lane."""
 DELIVERY_RETENTION = 14 * DAY
 _AT_ONCE: Final = 1000
+MAX_WEBHOOKS: Final = 50
+"""The largest number of webhooks of one organization."""
 
 WAITING, DELIVERED, FAILED = "WAITING", "DELIVERED", "FAILED"
 
@@ -61,6 +63,13 @@ attempts_of = msgspec.json.Decoder(list[StoredAttempt]).decode
 
 @behaves(webhook)
 class Webhooks(Behaviour[Webhook]):
+    async def creating(self, ctx: Context, tx: Tx, draft: Draft[Webhook]) -> None:
+        if await tx.lists.length(draft.org, webhook.name) >= MAX_WEBHOOKS:
+            raise Conflict(
+                f"Delete a webhook first: an organization has at most {MAX_WEBHOOKS}, and each change of an "
+                "environment is reported to all of them"
+            )
+
     async def updating(self, ctx: Context, tx: Tx, change: Change[Webhook]) -> None:
         """Resets the failure state of a webhook that is enabled again or has a new address, so that it is
         tried at once. Waiting deliveries are sent to the new address, except tests, which fail."""
