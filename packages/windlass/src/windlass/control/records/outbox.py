@@ -56,19 +56,19 @@ async def write_deliveries(
     await add_deliveries(tx, asked, service.id, news, details.trace)
 
 
-class _Receiver(NamedTuple):
+class _SubscribedWebhook(NamedTuple):
     row: Row
     subscription: Subscription
 
 
-async def _receivers(tx: Tx, org: str) -> Sequence[_Receiver]:
+async def _receivers(tx: Tx, org: str) -> Sequence[_SubscribedWebhook]:
     """Returns the webhooks of an organization. A change reads them again only if it changes one itself."""
     versions = await tx.tree.versions(org, (webhook.name,))
     key, memory = ("webhooks", *versions.items()), tx.session.memory
     if key not in memory:
         rows = await tx.resources.of_org(org, webhook.name) if versions else ()
-        memory[key] = [_Receiver(row, row.read(Subscription)) for row in rows]
-    return cast(Sequence[_Receiver], memory[key])
+        memory[key] = [_SubscribedWebhook(row, row.read(Subscription)) for row in rows]
+    return cast(Sequence[_SubscribedWebhook], memory[key])
 
 
 async def add_deliveries(
