@@ -9,33 +9,15 @@ from windlass.engines.rollout.listeners import ListeningPort
 from windlass.engines.workload import HealthProbe, Instance, Workload
 
 
-class Copies(Protocol):
-    """The interface of engines that start copies of a workload one by one."""
+class ProbedCopies(Protocol):
+    """The interface of engines whose copies Windlass probes while they start."""
 
     has_go_between: bool
     """Whether a proxy between Windlass and an instance accepts connections to its ports, even if nothing
     listens behind the proxy."""
 
-    async def run(self, workload: Workload, index: int) -> Instance:
-        """Starts a copy, unless it exists. From then on, it is restarted with a back-off whenever it ends,
-        until it is removed. Raises VolumeLost instead of creating a volume that `is_known`."""
-        ...
-
     async def copies(self, service: str) -> list[Instance]:
         """Returns all copies of a service, of all generations."""
-        ...
-
-    async def end(
-        self,
-        service: str,
-        *,
-        generation: int | None = None,
-        indexes: Collection[int] | None = None,
-        grace: float = 10.0,
-    ) -> None:
-        """Ends copies of one generation or of all generations: asks them to stop, and kills them after
-        `grace` seconds. Without `indexes`, all copies of the generation end, and a delayed `run` does not
-        start the generation again."""
         ...
 
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
@@ -53,6 +35,28 @@ class Copies(Protocol):
 
     async def speaks_http(self, instance: Instance, port: int) -> bool:
         """Returns whether a copy answers HTTP on a port, which may be undeclared."""
+        ...
+
+
+class Copies(ProbedCopies, Protocol):
+    """The interface of engines that start copies of a workload one by one."""
+
+    async def run(self, workload: Workload, index: int) -> Instance:
+        """Starts a copy, unless it exists. From then on, it is restarted with a back-off whenever it ends,
+        until it is removed. Raises VolumeLost instead of creating a volume that `is_known`."""
+        ...
+
+    async def end(
+        self,
+        service: str,
+        *,
+        generation: int | None = None,
+        indexes: Collection[int] | None = None,
+        grace: float = 10.0,
+    ) -> None:
+        """Ends copies of one generation or of all generations: asks them to stop, and kills them after
+        `grace` seconds. Without `indexes`, all copies of the generation end, and a delayed `run` does not
+        start the generation again."""
         ...
 
 

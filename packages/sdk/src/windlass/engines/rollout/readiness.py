@@ -18,7 +18,7 @@ from windlass.engines.engine import (
     NotReady,
     ignore_note,
 )
-from windlass.engines.rollout.copies import Copies
+from windlass.engines.rollout.copies import ProbedCopies
 from windlass.engines.rollout.listeners import PortMismatch, find_port_mismatch
 from windlass.engines.start_remedies import LOG_HINT
 from windlass.engines.workload import HealthProbe, Instance, Phase, ProbeKind, Workload
@@ -55,7 +55,12 @@ class ReadinessWait:
     """Waits for `count` copies of one generation."""
 
     def __init__(
-        self, copies: Copies, clock: Clock, workload: Workload, count: int, note_reason: Note = ignore_note
+        self,
+        copies: ProbedCopies,
+        clock: Clock,
+        workload: Workload,
+        count: int,
+        note_reason: Note = ignore_note,
     ) -> None:
         self._copies, self._clock, self._workload, self._count = copies, clock, workload, count
         self._note, self._noted = note_reason, ""

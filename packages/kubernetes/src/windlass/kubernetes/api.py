@@ -1,0 +1,339 @@
+"""Calls to the API server of a cluster.
+
+There are two kinds of failure: the API server is unavailable (`ClusterUnavailable`), and the same call may
+succeed later; or it refuses the call with a reason (`ClusterRefusal`). Each connection goes to an allowed
+address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from windlass.base.addresses import Reach, resolve
+from windlass.base.foreign_json import BadJson, read_json
+from windlass.base.trace import trace_headers
+from windlass.base.version import VERSION
+from windlass.kubernetes.access import BadAccess, ClusterAccess, tls_context
+from windlass.kubernetes.documents import FailureStatus
+
+if TYPE_CHECKING:
+    import aiohttp
+
+T = TypeVar("T")
+REQUEST_TIMEOUT: Final = 30.0
+CONNECT_TIMEOUT: Final = 5.0
+MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
+MAX_LINE_BYTES: Final = 4 * 1024 * 1024
+"""Maximum size of one event in bytes. The store of a cluster keeps no object of half this size."""
+MAX_REASON_BYTES: Final = 64 * 1024
+MAX_CALLS: Final = 16
+"""Maximum number of requests in progress, besides streams."""
+MAX_MESSAGE_LENGTH: Final = 600
+_MAX_WAITS: Final = 4
+"""Number of times that a request is sent again because the API server had too much to do."""
+_MAX_WAIT: Final = 10.0
+_MERGE_PATCH: Final = "application/merge-patch+json"
+_AWAY_STATUSES: Final = frozenset({500, 502, 503, 504})
+_NO_PARAMS: Final[Mapping[str, str]] = {}
+NOT_A_CLUSTER: Final = "Check the address: the API server of a Kubernetes cluster does not answer like this"
+
+
+class ClusterUnavailable(Exception):
+    """Raised if the API server is unavailable. The message says why, and what to do."""
+
+
+class ClusterRefusal(Exception):
+    """Raised if the API server refuses a request."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.message = status, reason, message[:MAX_MESSAGE_LENGTH]
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether somebody else has changed or created the object first."""
+        return self.status == 409
+
+    @property
+    def is_absent(self) -> bool:
+        return self.status == 404
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the version from which a watch should continue is not kept any more."""
+        return self.status == 410
+
+
+class ClusterApi:
+    """A client of one cluster. `name`: the cluster in messages."""
+
+    def __init__(self, access: ClusterAccess, allowed_addresses: Reach, name: str = "") -> None:
+        self._access, self._reach = access, allowed_addresses
+        self._name = f"the cluster {name}" if name else "the Kubernetes cluster"
+        self._session: aiohttp.ClientSession | None = None
+        self._turns = asyncio.Semaphore(MAX_CALLS)
+
+    @property
+    def server(self) -> str:
+        return self._access.server
+
+    @property
+    def authority(self) -> str:
+        return self._access.authority
+
+    async def move(self, access: ClusterAccess) -> None:
+        """Switches to other credentials or another address. Open calls fail as if the cluster were
+        unavailable."""
+        self._access = access
+        await self.close()
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def get(self, path: str, type: type[T], params: Mapping[str, str] = _NO_PARAMS) -> T:
+        return decode(await self.raw("GET", path, params=params), type)
+
+    async def find(self, path: str, type: type[T]) -> T | None:
+        """Returns an object; None if it does not exist."""
+        try:
+            return await self.get(path, type)
+        except ClusterRefusal as refused:
+            if refused.is_absent:
+                return None
+            raise
+
+    async def create(self, path: str, body: object, type: type[T]) -> T:
+        return decode(await self.raw("POST", path, params={"fieldManager": "windlass"}, body=body), type)
+
+    async def replace(self, path: str, body: object, type: type[T]) -> T:
+        return decode(await self.raw("PUT", path, params={"fieldManager": "windlass"}, body=body), type)
+
+    async def patch(self, path: str, body: object, type: type[T]) -> T:
+        """Merges a change into an object. A `resourceVersion` in it is a condition."""
+        answer = await self.raw(
+            "PATCH", path, params={"fieldManager": "windlass"}, body=body, content_type=_MERGE_PATCH
+        )
+        return decode(answer, type)
+
+    async def delete(self, path: str, body: object = None, params: Mapping[str, str] = _NO_PARAMS) -> None:
+        """Deletes an object. Succeeds if it does not exist."""
+        try:
+            await self.raw("DELETE", path, params=params, body=body)
+        except ClusterRefusal as refused:
+            if not refused.is_absent:
+                raise
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] = _NO_PARAMS,
+        body: object = None,
+        content_type: str = "application/json",
+        limit: int = MAX_ANSWER_BYTES,
+        timeout: float = REQUEST_TIMEOUT,
+    ) -> bytes:
+        """Sends a request and returns the body of the answer. Waits if the API server has too much to do."""
+        data = None if body is None else msgspec.json.encode(body)
+        async with self._turns:
+            for attempt in range(_MAX_WAITS + 1):
+                with self._translated():
+                    async with asyncio.timeout(timeout):
+                        async with self._request(method, path, params, data, content_type, timeout) as answer:
+                            if answer.status != 429 or attempt == _MAX_WAITS:
+                                return await self._whole(answer, limit)
+                            pause = _retry_after(answer)
+                await asyncio.sleep(pause)
+        raise ClusterUnavailable(
+            f"{self._name} has too much to do"
+        )  # pragma: no cover (the last attempt returns or raises)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Mapping[str, str], *, silence: float | None
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Sends a request and yields the pieces of its answer while they arrive. `silence`: seconds without
+        data after which the API server counts as away; None for no limit."""
+        with self._translated():
+            async with self._request("GET", path, params, None, "", silence) as answer:
+                if answer.status >= 300:
+                    await self._whole(answer, MAX_REASON_BYTES)
+                yield answer.content.iter_any()
+
+    @asynccontextmanager
+    async def websocket(
+        self, path: str, params: Sequence[tuple[str, str]]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Opens a WebSocket for a command in a container. Raises ClusterRefusal."""
+        import aiohttp  # noqa: PLC0415 (300 ms and 15 MB, and many installations have no cluster)
+
+        with self._translated():
+            try:
+                socket = await self._open_session().ws_connect(
+                    self._access.server + path,
+                    params=params,
+                    headers={**self._headers(), "Accept": "*/*"},
+                    protocols=("v5.channel.k8s.io",),
+                    max_msg_size=MAX_LINE_BYTES,
+                    compress=0,
+                )
+            except aiohttp.WSServerHandshakeError as error:
+                if error.status in _AWAY_STATUSES and error.status != 500:
+                    raise ClusterUnavailable(f"{self._name} does not answer ({error.status})") from error
+                raise ClusterRefusal(
+                    error.status, "", f"it opens no connection to the container ({error.status})"
+                ) from error
+        try:
+            yield socket
+        finally:
+            await socket.close()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        import aiohttp  # noqa: PLC0415 (as above)
+
+        try:
+            yield
+        except TimeoutError as error:
+            raise ClusterUnavailable(
+                f"Check {self._name}: its API server at {self.server} does not answer in time"
+            ) from error
+        except (aiohttp.ClientError, OSError, ValueError, BadAccess) as error:
+            raise ClusterUnavailable(f"Check {self._name}: {self._why(error)}") from error
+
+    def _why(self, error: Exception) -> str:
+        if isinstance(error, BadAccess):
+            return str(error)
+        if certificate := getattr(error, "certificate_error", None):
+            why = getattr(certificate, "verify_message", certificate)
+            return f"the certificate of {self.server} is not valid: {why}"
+        cause = getattr(error, "os_error", error)
+        if isinstance(cause, PermissionError):
+            host = urlsplit(self.server).hostname
+            return f"Windlass may not connect to {host}: the operator allows addresses with outbound_allow"
+        why = getattr(cause, "strerror", None) or cause or type(cause).__name__
+        return f"its API server at {self.server} does not answer ({why})"
+
+    @asynccontextmanager
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        data: bytes | None,
+        content_type: str,
+        silence: float | None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        import aiohttp  # noqa: PLC0415 (as above)
+
+        headers = {**self._headers(), **({"Content-Type": content_type} if data is not None else {})}
+        answer = await self._open_session().request(
+            method,
+            self._access.server + path,
+            params=params,
+            data=data,
+            headers=headers,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=silence),
+        )
+        try:
+            yield answer
+        finally:
+            answer.release() if answer.content.at_eof() else answer.close()
+
+    def _headers(self) -> dict[str, str]:
+        token = self._access.current_token()
+        return {**trace_headers(), **({"Authorization": f"Bearer {token}"} if token else {})}
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            import aiohttp  # noqa: PLC0415 (as above)
+
+            from windlass.base.http_out.client import Guard  # noqa: PLC0415 (loads aiohttp)
+
+            guard = Guard(self._reach, resolve)
+            context: ssl.SSLContext = tls_context(self._access)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    ssl=context, resolver=guard, socket_factory=guard.opened, use_dns_cache=False, limit=0
+                ),
+                auto_decompress=False,
+                headers={
+                    "Accept-Encoding": "identity",
+                    "Accept": "application/json",
+                    "User-Agent": f"Windlass/{VERSION}",
+                },
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+            )
+        return self._session
+
+    async def _whole(self, answer: aiohttp.ClientResponse, limit: int) -> bytes:
+        """Returns the body of an answer. Raises for a status that is no success."""
+        body = bytearray()
+        async for piece in answer.content.iter_any():
+            body += piece
+            if len(body) > limit:
+                raise ClusterRefusal(500, "", f"{self._name} answers with more than {limit} bytes")
+        if answer.status < 300:
+            return bytes(body)
+        raise self._failure(answer.status, bytes(body))
+
+    def _failure(self, status: int, body: bytes) -> Exception:
+        try:
+            said = read_json(body, FailureStatus)
+        except BadJson:
+            said = FailureStatus(message=body[:MAX_MESSAGE_LENGTH].decode(errors="replace").strip())
+        if status == 401:
+            return ClusterUnavailable(
+                f"Send the kubeconfig of {self._name} again: its API server does not accept the "
+                f"credentials any more"
+            )
+        if status in _AWAY_STATUSES or status == 429:
+            return ClusterUnavailable(
+                f"Check {self._name}: its API server answers {status} {said.message[:200]}".rstrip()
+            )
+        if 300 <= status < 400:
+            return ClusterRefusal(status, "", NOT_A_CLUSTER)
+        return ClusterRefusal(status, said.reason, said.message or f"it answers {status}")
+
+
+async def lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yields whole lines without their ends. Raises ClusterRefusal for an endless line."""
+    rest = bytearray()
+    async for piece in pieces:
+        first, *others = piece.split(b"\n")
+        rest += first
+        for part in others:
+            yield bytes(rest)
+            rest = bytearray(part)
+        if len(rest) > MAX_LINE_BYTES:
+            raise ClusterRefusal(
+                500, "", f"the cluster answers with a line of more than {MAX_LINE_BYTES} bytes"
+            )
+    if rest:
+        yield bytes(rest)
+
+
+def _retry_after(answer: aiohttp.ClientResponse) -> float:
+    """Returns the seconds to wait, as the API server asks for, within reason."""
+    asked = answer.headers.get("Retry-After", "1")
+    return min(float(asked) if asked.isdigit() else 1.0, _MAX_WAIT)
+
+
+def decode(body: bytes, type: type[T]) -> T:
+    """Decodes JSON of a type. Raises ClusterRefusal for any other content."""
+    try:
+        return read_json(body, type)
+    except BadJson as error:
+        raise ClusterRefusal(500, "", NOT_A_CLUSTER) from error

@@ -1,0 +1,141 @@
+"""Checks whether a cluster has what services need. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.addresses import Reach
+from windlass.engines.findings import Finding, fail, ok, warn
+from windlass.kubernetes import paths
+from windlass.kubernetes.access import ClusterAccess
+from windlass.kubernetes.api import ClusterApi, ClusterRefusal, ClusterUnavailable
+from windlass.kubernetes.documents import ObjectList
+
+OLDEST_VERSION: Final = (1, 34)
+_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+_NEEDED: Final = (
+    ("", "namespaces", "", "create"),
+    ("", "pods", "", "create"),
+    ("", "pods", "", "watch"),
+    ("", "pods", "log", "get"),
+    ("", "pods", "exec", "create"),
+    ("", "secrets", "", "create"),
+    ("", "services", "", "create"),
+    ("", "persistentvolumeclaims", "", "create"),
+    ("apps", "deployments", "", "create"),
+    ("apps", "statefulsets", "", "create"),
+    ("apps", "replicasets", "", "watch"),
+    ("networking.k8s.io", "networkpolicies", "", "create"),
+)
+"""Group, resource, subresource and verb of rights without which services cannot run."""
+
+
+class _ServerVersion(Struct, frozen=True, rename="camel"):
+    git_version: str = ""
+    major: str = ""
+    minor: str = ""
+
+
+class _ReviewStatus(Struct, frozen=True):
+    allowed: bool = False
+
+
+class _Review(Struct, frozen=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+async def check_cluster(
+    access: ClusterAccess, allowed_addresses: Reach, name: str = ""
+) -> AsyncIterator[Finding]:
+    api = ClusterApi(access, allowed_addresses, name)
+    try:
+        yield await _check_version(api)
+        yield await _check_rights(api)
+        yield await _check_storage(api)
+        yield await _check_usage(api)
+    except ClusterUnavailable as away:
+        yield fail("Cluster", str(away), "start it, or correct its kubeconfig")
+    finally:
+        await api.close()
+
+
+async def cluster_version(api: ClusterApi) -> str:
+    return (await api.get("/version", _ServerVersion)).git_version
+
+
+async def _check_version(api: ClusterApi) -> Finding:
+    try:
+        version = await api.get("/version", _ServerVersion)
+    except ClusterRefusal as refused:
+        return fail(
+            "Cluster version", str(refused), "check the address: it must be that of a Kubernetes API server"
+        )
+    numbers = int(version.major or 0), int("".join(filter(str.isdigit, version.minor)) or 0)
+    if numbers < OLDEST_VERSION:
+        least = ".".join(map(str, OLDEST_VERSION))
+        return fail(
+            "Cluster version", version.git_version, f"update the cluster: Windlass needs {least} or newer"
+        )
+    return ok("Cluster version", version.git_version)
+
+
+async def _check_rights(api: ClusterApi) -> Finding:
+    missing = [
+        f"{verb} {resource}{f'/{sub}' if sub else ''}"
+        for group, resource, sub, verb in _NEEDED
+        if not await _may(api, group, resource, sub, verb)
+    ]
+    if missing:
+        return fail(
+            "Rights in the cluster",
+            f"missing: {', '.join(missing)}",
+            "bind a ClusterRole with them to the account",
+        )
+    return ok("Rights in the cluster", "all that services need")
+
+
+async def _may(api: ClusterApi, group: str, resource: str, subresource: str, verb: str) -> bool:
+    wanted = {"group": group, "resource": resource, "subresource": subresource, "verb": verb}
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": wanted},
+    }
+    try:
+        review = await api.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body, _Review)
+    except ClusterRefusal:
+        return False
+    return review.status.allowed
+
+
+async def _check_storage(api: ClusterApi) -> Finding:
+    try:
+        found = (await api.get("/apis/storage.k8s.io/v1/storageclasses", ObjectList)).items
+    except ClusterRefusal as refused:
+        return warn("Storage class", str(refused), "give the account the right to list storage classes")
+    usual = [each.metadata.name for each in found if each.annotation(_DEFAULT_CLASS) == "true"]
+    if usual:
+        return ok("Storage class", usual[0])
+    names = ", ".join(each.metadata.name for each in found) or "none"
+    return warn(
+        "Storage class",
+        f"no default one ({names})",
+        "set kubernetes_storage_class, or services have no volumes",
+    )
+
+
+async def _check_usage(api: ClusterApi) -> Finding:
+    try:
+        nodes = (await api.get(paths.NODES, ObjectList)).items
+        if nodes:
+            await api.raw("GET", f"{paths.NODES}/{nodes[0].metadata.name}/proxy/stats/summary")
+    except ClusterRefusal as refused:
+        return warn(
+            "Usage",
+            str(refused),
+            "give the account the rights `list nodes` and `get nodes/proxy`: without, no usage",
+        )
+    return ok("Usage", f"{len(nodes)} nodes tell it")

@@ -1,0 +1,136 @@
+"""What the objects of a workload need before they are created: its namespace, secrets, volumes and Services.
+
+Objects of others are never changed: one without the label of this installation is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, TypeVar
+
+from windlass.engines.engine import EngineError, VolumeLost
+from windlass.engines.registries import RegistryLogin, parse_ref
+from windlass.engines.workload import Workload
+from windlass.kubernetes import manifests, names, paths
+from windlass.kubernetes.api import ClusterApi, ClusterRefusal
+from windlass.kubernetes.cache import ClusterCache
+from windlass.kubernetes.documents import KubeObject, VolumeClaim
+from windlass.kubernetes.manifests import ClusterOptions, Manifest
+
+T = TypeVar("T")
+_ACCOUNT_CHECKS, _ACCOUNT_PAUSE = 100, 0.05
+_LOST_PHASE: Final = "Lost"
+_DOCKER_HUB_AUTH: Final = "https://index.docker.io/v1/"
+
+
+class NamespaceObjects:
+    def __init__(self, api: ClusterApi, cache: ClusterCache, options: ClusterOptions) -> None:
+        self._api, self._cache, self._options = api, cache, options
+        self._ready: set[str] = set()
+        """Namespaces that were seen complete."""
+        self._logins: dict[str, tuple[str, RegistryLogin]] = {}
+        """The last login for each service, with the host of its registry."""
+        self._written: dict[tuple[str, str], str] = {}
+        """The digest of the last written pull secret and Services, by namespace and name."""
+
+    def keep_login(self, service: str, ref: str, login: RegistryLogin) -> None:
+        self._logins[service] = parse_ref(ref).host, login
+
+    def refuse_lost_volumes(self, workload: Workload) -> None:
+        """Raises VolumeLost if a volume that held data is gone."""
+        namespace = names.namespace(self._options.installation, workload.environment)
+        for volume in workload.volumes:
+            found = self._cache.claims.get(namespace, names.claim(workload.service, volume))
+            if volume.is_known and (found is None or found.status.phase == _LOST_PHASE):
+                raise VolumeLost(workload, volume)
+
+    async def prepare(self, workload: Workload, *, is_run: bool) -> str:
+        """Creates what a workload needs. Returns its namespace."""
+        namespace = await self._namespace(workload)
+        self.refuse_lost_volumes(workload)
+        for volume in workload.volumes:
+            claim = manifests.claim(self._options, workload, volume)
+            if self._cache.claims.get(namespace, claim["metadata"]["name"]) is None:
+                made = await self._create(paths.claims(namespace), claim, VolumeClaim)
+                if made is not None:
+                    self._cache.claims.note(made)
+        await self._create(paths.secrets(namespace), manifests.secret(self._options, workload), KubeObject)
+        await self._pull_secret(workload, namespace)
+        if not is_run:
+            for service in manifests.neighbours(self._options, workload):
+                await self._service(namespace, service)
+        return namespace
+
+    def forget(self, namespace: str) -> None:
+        """Forgets that a namespace was complete, because something in it is missing."""
+        self._ready.discard(namespace)
+        self._written = {key: digest for key, digest in self._written.items() if key[0] != namespace}
+
+    async def _namespace(self, workload: Workload) -> str:
+        wanted = manifests.namespace(self._options, workload.environment, workload.org)
+        name: str = wanted["metadata"]["name"]
+        if name in self._ready:
+            return name
+        made = await self._create(paths.NAMESPACES, wanted, KubeObject)
+        if made is None:
+            found = await self._api.get(f"{paths.NAMESPACES}/{name}", KubeObject)
+            self._refuse_foreign(found, f"the namespace {name}")
+        await self._create(
+            paths.policies(name), manifests.network_policy(self._options, workload.environment), KubeObject
+        )
+        # Until its account is there, a new namespace refuses Pods.
+        for _ in range(_ACCOUNT_CHECKS):
+            if await self._api.find(paths.accounts(name, "default"), KubeObject):
+                break
+            await asyncio.sleep(_ACCOUNT_PAUSE)
+        self._ready.add(name)
+        return name
+
+    async def _pull_secret(self, workload: Workload, namespace: str) -> None:
+        if (kept := self._logins.get(workload.service)) is None:
+            return
+        host, login = kept
+        registry = _DOCKER_HUB_AUTH if host == "docker.io" else host
+        await self._put(
+            paths.secrets(namespace), manifests.pull_secret(self._options, workload, registry, login)
+        )
+
+    async def _service(self, namespace: str, wanted: Manifest) -> None:
+        await self._put(paths.services(namespace), wanted)
+
+    async def _put(self, path: str, wanted: Manifest) -> None:
+        """Creates an object, or brings it to this state. Does not write what is unchanged."""
+        metadata = wanted["metadata"]
+        key, digest = (metadata["namespace"], f"{path} {metadata['name']}"), manifests.digest(wanted)
+        if self._written.get(key) == digest:
+            return
+        if await self._create(path, wanted, KubeObject) is None:
+            found = await self._api.get(f"{path}/{metadata['name']}", KubeObject)
+            self._refuse_foreign(found, f"the {wanted['kind']} {metadata['name']}")
+            if found.label(names.SERVICE) != metadata["labels"][names.SERVICE]:
+                return  # the alias of another service, which came first
+            kept = metadata.get("annotations", {}).get(names.DIGEST)
+            if kept is None or found.annotation(names.DIGEST) != kept:
+                change = {
+                    **wanted,
+                    "metadata": {**metadata, "resourceVersion": found.metadata.resource_version},
+                }
+                await self._api.patch(f"{path}/{metadata['name']}", change, KubeObject)
+        self._written[key] = digest
+
+    async def _create(self, path: str, wanted: Manifest, type: type[T]) -> T | None:
+        """Creates an object; returns None if one of this name exists."""
+        try:
+            return await self._api.create(path, wanted, type)
+        except ClusterRefusal as refused:
+            if refused.is_conflict and refused.reason == "AlreadyExists":
+                return None
+            if refused.is_absent:
+                self._ready.discard(wanted["metadata"].get("namespace", ""))
+            raise
+
+    def _refuse_foreign(self, found: KubeObject, what: str) -> None:
+        if found.label(names.INSTALLATION) != names.installation_label(self._options.installation):
+            raise EngineError(
+                f"Rename or remove {what} of the cluster: it is not of this Windlass, and stays as it is"
+            )

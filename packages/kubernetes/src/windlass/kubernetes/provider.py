@@ -1,0 +1,131 @@
+"""The provider of the Kubernetes engine; see `windlass.engines.provider`.
+
+Modules for an open engine are imported only when an engine is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from windlass.base.addresses import Reach
+from windlass.base.errors import BadSetting
+from windlass.base.subprocesses import in_thread
+from windlass.engines.findings import Finding, fail, ok
+from windlass.engines.provider import Availability, OpenedEngine, Server, SharedResource, StartReport
+from windlass.engines.servers import NoServers
+from windlass.kubernetes.access import BadAccess, ClusterAccess, pod_account, read_kubeconfig
+from windlass.kubernetes.settings import OwnKubernetesSettings
+
+if TYPE_CHECKING:
+    from windlass.kubernetes.engine import KubernetesEngine
+
+NAME: Final = "kubernetes"
+_ANYWHERE: Final = ("0.0.0.0/0", "::/0")
+_NO_ACCESS: Final = (
+    "kubernetes_config: name a kubeconfig file, or run Windlass in a Pod of the cluster with a service "
+    "account"
+)
+
+
+def make_engine(
+    access: ClusterAccess,
+    allowed_addresses: Reach,
+    *,
+    folder: Path,
+    installation: str,
+    helper_image: str,
+    storage_class: str = "",
+    name: str = "",
+    expected_id: str = "",
+) -> KubernetesEngine:
+    """Returns an engine that is not connected yet."""
+    from windlass.kubernetes.api import ClusterApi  # noqa: PLC0415 (see above)
+    from windlass.kubernetes.engine import KubernetesEngine  # noqa: PLC0415 (see above)
+    from windlass.kubernetes.manifests import ClusterOptions  # noqa: PLC0415 (see above)
+
+    options = ClusterOptions(
+        installation=installation, helper_image=helper_image, storage_class=storage_class
+    )
+    return KubernetesEngine(
+        ClusterApi(access, allowed_addresses, name),
+        folder=folder,
+        options=options,
+        expected_id=expected_id,
+    )
+
+
+class KubernetesProvider:
+    name = NAME
+    takes: Literal["image"] = "image"
+    rank = -10
+    is_of_server = False
+    settings_type = OwnKubernetesSettings
+
+    async def presence(self, settings: OwnKubernetesSettings) -> Availability:
+        """Returns that it is not there: `auto` never takes this engine, which has to be chosen by its
+        name."""
+        return Availability(False, "the engine kubernetes is used only where the setting engine names it")
+
+    async def open(self, settings: OwnKubernetesSettings, server: Server) -> OpenedEngine:
+        from windlass.kubernetes.builder import NoBuilder  # noqa: PLC0415 (see above)
+
+        access = await in_thread(access_of, settings)
+        engine = make_engine(
+            access,
+            Reach(_ANYWHERE),
+            folder=server.folder / NAME,
+            installation=server.installation,
+            helper_image=settings.kubernetes_helper_image,
+            storage_class=settings.kubernetes_storage_class,
+        )
+        return OpenedEngine(engine=engine, builder=NoBuilder(), servers=NoServers())
+
+    def folders(self, data: Path) -> Sequence[Path]:
+        return ()
+
+    async def start_report(self, settings: OwnKubernetesSettings) -> StartReport:
+        return StartReport()
+
+    async def shared_resource(self, settings: OwnKubernetesSettings) -> SharedResource | None:
+        return None
+
+    async def server_host(self, settings: OwnKubernetesSettings) -> str:
+        return ""
+
+    def service_of(self, pid: int, data: Path) -> str:
+        return ""
+
+    async def diagnose_presence(self, settings: OwnKubernetesSettings, *, is_used: bool) -> Finding | None:
+        if not is_used:
+            return None
+        try:
+            access = await in_thread(access_of, settings)
+        except BadSetting as error:
+            return fail("Kubernetes", str(error), "or choose another engine with --engine")
+        return ok("Kubernetes", f"the API server is {access.server}")
+
+    async def diagnose(self, settings: OwnKubernetesSettings) -> AsyncIterator[Finding]:
+        from windlass.kubernetes.checks import check_cluster  # noqa: PLC0415 (see above)
+
+        try:
+            access = await in_thread(access_of, settings)
+        except BadSetting:
+            return  # the check of the presence reports it
+        async for finding in check_cluster(access, Reach(_ANYWHERE)):
+            yield finding
+
+
+def access_of(settings: OwnKubernetesSettings) -> ClusterAccess:
+    """Returns the access that the settings name. Raises BadSetting."""
+    if not settings.kubernetes_config:
+        if account := pod_account():
+            return account
+        raise BadSetting(_NO_ACCESS)
+    try:
+        return read_kubeconfig(Path(settings.kubernetes_config).read_text())
+    except BadAccess as error:
+        raise BadSetting(f"kubernetes_config: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting(f"kubernetes_config: the file cannot be read: {error}") from error

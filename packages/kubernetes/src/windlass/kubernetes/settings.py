@@ -1,0 +1,34 @@
+"""The server settings that concern only the Kubernetes engine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Struct
+
+from windlass.base.settings import says
+
+
+class OwnKubernetesSettings(Struct, frozen=True, kw_only=True):
+    kubernetes_config: Annotated[
+        str,
+        says(
+            "Kubeconfig file of the cluster for the engine kubernetes; empty: the service account of the "
+            "Pod in which Windlass runs",
+            after_setting="docker_networks",
+        ),
+    ] = ""
+    kubernetes_helper_image: Annotated[
+        str,
+        says(
+            "Image with a shell, head and base64, which hands over the output files of runs on Kubernetes",
+            after_setting="kubernetes_config",
+        ),
+    ] = "busybox:1.36"
+    kubernetes_storage_class: Annotated[
+        str,
+        says(
+            "Storage class of the volumes of services on Kubernetes; empty: that of the cluster",
+            after_setting="kubernetes_helper_image",
+        ),
+    ] = ""
