@@ -71,7 +71,8 @@ def in_line(family: Family, body: dict[str, Any]) -> dict[str, Any]:
     for rule in RULES:
         rule(create, body)
     body.pop("limited_to", None)
-    for source in (body, body.get("terraform_files_source", {})):
+    values = ((body.get("values_override") or {}).get("file") or {}).get("git") or {}
+    for source in (body, body.get("terraform_files_source", {}), body.get("source") or {}, values):
         source.get("git_repository", {}).pop("git_token_id", None)
     return body
 

@@ -70,6 +70,19 @@ spec:
         command: [sh, -c, "sleep {{ .Values.delay }}; touch /tmp/ready; sleep 1000000 # {{ .Values.text }}"]
         readinessProbe: {exec: {command: [cat, /tmp/ready]}, periodSeconds: 1}
 """
+CLAIM = """\
+{{- if .Values.claim }}
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: data
+  labels: {app.kubernetes.io/instance: {{ .Release.Name }}}
+  annotations: {helm.sh/resource-policy: keep}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Gi}}
+{{- end }}
+"""
 SETTINGS = """\
 apiVersion: v1
 kind: Secret
@@ -85,8 +98,9 @@ CHART: dict[str, str | bytes] = {
     "Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
     "values.yaml": (
         "image: none\ntext: first\nreplicas: 1\ndelay: 0\npassword: chart\n"
-        "hook: {at: '', seconds: 0, code: 0}\n"
+        "hook: {at: '', seconds: 0, code: 0}\nclaim: false\n"
     ),
+    "templates/claim.yaml": CLAIM,
     "templates/hook.yaml": HOOK,
     "templates/web.yaml": WEB,
     "templates/settings.yaml": SETTINGS,
@@ -327,6 +341,17 @@ async def test_a_stopped_release_has_no_pods_until_it_is_deployed(release: Relea
     resumed = await release.run()
     assert resumed["status"] == "SUCCEEDED", resumed
     assert (len(release.objects("pod")), release.text()) == (3, "second")
+
+
+async def test_an_uninstall_tells_about_claims_that_stay(release: Release):
+    await release.make(claim=True)
+    ended = await release.run()
+    assert ended["status"] == "SUCCEEDED", (ended, await release.log())
+    removed = await release.windlass.call("POST", f"/helm/{release.id}/uninstall", {})
+    assert (await release.ended(removed["id"]))["status"] == "SUCCEEDED"
+    assert f"the claims data stay in the namespace {release.namespace}" in await release.log()
+    assert release.objects("persistentvolumeclaim") == ["data"]
+    assert release.objects("deployment") == []
 
 
 # A run that is killed

@@ -415,3 +415,37 @@ def a_module_is_run_at_a_commit_and_without_a_token(operation: Operation, body: 
 def a_value_is_sent_and_not_read_elsewhere(operation: Operation, body: Body) -> None:
     """Windlass refuses the id of a secret manager, because it reads none."""
     body.pop("secret_manager_access_id", None)
+
+
+@rule
+def a_chart_repository_has_an_index(operation: Operation, body: Body) -> None:
+    """Its kind decides which address and which login it takes; a PUT here meets one of the kind HTTPS."""
+    if operation.handler.startswith("helmRepository."):
+        address = "https://charts.example.com"
+        fixed = {"kind": "HTTPS", "url": address, "skip_tls_verification": False, "config": {}}
+        body.update({name: value for name, value in fixed.items() if name in body})
+
+
+@rule
+def a_chart_is_in_git_and_its_values_are_pairs(operation: Operation, body: Body) -> None:
+    """A chart has one source, a port one Service, a value one path, and options stay within the
+    release."""
+    if not operation.handler.startswith("helm."):
+        return
+    if "source" in body:
+        repository = body["source"].get("git_repository") or {"url": "https://git.example/acme/shop.git"}
+        body["source"] = {"git_repository": repository}
+    if "arguments" in body:
+        body["arguments"] = ["--wait"]
+    for port in body.get("ports") or ():
+        port.pop("service_selectors", None)
+        port["service_name"] = "web"
+    values = body.get("values_override") or {}
+    for name in ("set", "set_string", "set_json"):
+        if name in values:
+            values[name] = [["image.tag", "1"]]
+    files = values.get("file") or {}
+    if files.get("git"):
+        files["git"]["paths"] = ["values.yaml"]
+    if files.get("raw"):
+        files["raw"]["values"] = [{"name": "a.yaml", "content": "a: 1"}]

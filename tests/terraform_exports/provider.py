@@ -16,6 +16,7 @@ _SEGMENTS: Final = {
     "qovery_application": "application",
     "qovery_container": "container",
     "qovery_database": "database",
+    "qovery_helm": "helm",
     "qovery_job": "job",
     "qovery_terraform_service": "terraform",
 }

@@ -80,6 +80,10 @@ CANCEL_GRACE_SECONDS: Final = 60.0
 MARGIN_SECONDS: Final = 120.0
 """Seconds that a run may take beside Helm's own time limit, to heal an earlier run and to say why it
 failed."""
+_NOT_ROUTED: Final = (
+    "Use an Ingress of the chart for its ports: the gateway does not lead to Services of charts, and gives "
+    "them no address"
+)
 _PATH_VARIABLE: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LAUNCHER_COMMAND: Final = (sys.executable, "-I", "-m", "windlass.launch.helm")
 
@@ -179,6 +183,8 @@ class HelmKind(ServiceKind[Helm]):
         return PAUSE
 
     async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
+        if build_input.service.read(Helm).ports:
+            build_input.say(_NOT_ROUTED)
         return await make_folder(ctx, build_input, (await self._program(ctx, build_input)).image)
 
     async def prepare_removal(

@@ -5,6 +5,16 @@ from typing import Annotated, Final
 from msgspec import Meta, field
 
 from windlass.core.declare.actions import get
+from windlass.core.declare.exported import (
+    ALL_VARIABLES,
+    DOMAINS,
+    REPOSITORY,
+    RESTRICTIONS,
+    SETTINGS,
+    Attribute,
+    ExportedResource,
+    same,
+)
 from windlass.core.declare.fields import (
     WITHOUT_EFFECT,
     Description,
@@ -106,6 +116,37 @@ _PLAN_DESCRIPTION: Final = (
     "Newest first, of the last 20 runs: what each has changed, by object. A deploy with `forceEvent=DIFF` "
     "makes a plan and changes nothing. Values of Secrets are not shown."
 )
+_CHART: Final = (
+    Attribute("helm_repository_id", "repository", refers="Helm repository"),
+    *same("chart_name chart_version"),
+)
+_VALUES_IN_GIT: Final = Attribute(
+    "git_repository",
+    "git",
+    (
+        Attribute("url", "git_repository.url"),
+        Attribute("branch", "git_repository.branch"),
+        Attribute("paths"),
+        Attribute("git_token_id", "git_repository.git_token_id", refers="git token"),
+    ),
+)
+_EXPORTED: Final = ExportedResource(
+    "qovery_helm",
+    (
+        *same("name icon_uri timeout_sec auto_preview auto_deploy"),
+        Attribute("arguments", is_required=True),
+        Attribute("allow_cluster_wide_resources", is_required=True),
+        Attribute(
+            "source",
+            parts=(
+                Attribute("git_repository", parts=REPOSITORY),
+                Attribute("helm_repository", parts=_CHART),
+            ),
+        ),
+        Attribute("values_override", parts=(Attribute("file", parts=(_VALUES_IN_GIT,)),), is_required=True),
+    ),
+    lists=ALL_VARIABLES | {DOMAINS, RESTRICTIONS, SETTINGS},
+)
 helm = Family(
     "helm",
     Helm,
@@ -150,4 +191,5 @@ helm = Family(
         ),
     ),
     about="It is deployed only where the cluster of its environment is a Kubernetes cluster.",
+    exported=_EXPORTED,
 )

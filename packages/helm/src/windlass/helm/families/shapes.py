@@ -22,6 +22,7 @@ from windlass.core.declare.fields import (
     stays,
     usual_choice,
 )
+from windlass.core.declare.queries import PageOfWhole
 from windlass.core.declare.resource import Owner, Shown, Spec, clash
 from windlass.core.declare.shapes import (
     GitRepository,
@@ -359,7 +360,7 @@ class HelmPlan(Shown):
     ] = ""
 
 
-class HelmPlanQuery(Spec):
+class HelmPlanQuery(PageOfWhole):
     """Selects plans."""
 
     deployment_id: Annotated[Maybe[Id], Meta(description="Only the plan of this deployment")] = absent
