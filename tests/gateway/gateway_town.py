@@ -42,6 +42,7 @@ class GatewayTown(Town):
             0,
             https_port=self.https_port,
             proxy_protocol_from=self._proxies,
+            offers_http2=True,
         )
 
     def start_gateway(self) -> None:

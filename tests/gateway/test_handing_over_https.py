@@ -14,6 +14,7 @@ import pytest
 
 from tests.free_ports import free_port
 from tests.gateway.gateway_town import GatewayTown, make_gateway_town, processes_of
+from tests.gateway.routers.http2_caller import head_of, http2_caller
 from tests.gateway.routers.issuing import issue
 from tests.gateway.routers.proxy_headers import binary, caller_behind
 from tests.gateway.routers.secure_town import ask_securely, secure_caller
@@ -178,6 +179,59 @@ async def test_no_https_request_fails_through_several_replacements(town: Gateway
     await asyncio.gather(*clients)
     assert not failed
     assert done > 100
+    await until(lambda: len(processes_of(town.folder)) == 1)
+
+
+async def test_no_http2_request_fails_through_several_replacements(town: GatewayTown) -> None:
+    """Clients do as the standard says: after a goodbye they connect again, and send once more what the
+    gateway has said not to have served."""
+    await town.shop(await town.instance("one"))
+    over, failed = asyncio.Event(), []
+    done = moves = 0
+
+    async def browse() -> None:
+        nonlocal done, moves
+        while not over.is_set():
+            async with http2_caller(town.https_port) as caller:
+                stream = 1
+                while not (caller.goaways or over.is_set()):
+                    try:
+                        said = await caller.ask(stream, head_of("/", "POST"), b"x")
+                    except ConnectionError:
+                        assert caller.goaways[-1][0] < stream, "it was not served"
+                        break
+                    done += 1
+                    if said.status != 200:
+                        failed.append(said)
+                    stream += 2
+                moves += 1
+
+    clients = [asyncio.create_task(browse()) for _ in range(5)]
+    for _ in range(either(4, 10)):
+        await town.replace()
+    over.set()
+    await asyncio.gather(*clients)
+    assert not failed
+    assert (done > 100, moves > 5) == (True, True)
+    await until(lambda: len(processes_of(town.folder)) == 1)
+
+
+async def test_a_stream_outlives_a_replacement_until_it_ends(town: GatewayTown) -> None:
+    more = asyncio.Event()
+
+    async def answer(heard: Heard) -> None:
+        heard.out.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")
+        await more.wait()
+        heard.out.write(b"6\r\nsecond\r\n0\r\n\r\n")
+
+    await town.shop(await town.instance("one", answer))
+    async with http2_caller(town.https_port) as caller:
+        await caller.send(caller.head(1, head_of()))
+        await caller.until(lambda: caller.so_far(1).body == b"first")
+        await town.replace()
+        await caller.until(lambda: caller.goaways)
+        more.set()
+        assert (await caller.said(1)).body == b"firstsecond"
     await until(lambda: len(processes_of(town.folder)) == 1)
 
 

@@ -141,7 +141,7 @@ async def test_without_the_check_of_fields_a_second_request_is_smuggled(
     town: Town, shop: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the tests above would show nothing."""
-    monkeypatch.setattr(http2_heads, "_check_field", lambda name, value: None)
+    monkeypatch.setattr(http2_heads, "check_field", lambda name, value: None)
     async with caller_of(town) as caller:
         assert (await caller.ask(1, HEADS["a second request in a value"])).status == 200
         await until(lambda: len(shop.heard) == 2)

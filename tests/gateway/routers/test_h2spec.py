@@ -22,7 +22,7 @@ HOST = "localhost"
 async def town() -> AsyncIterator[Town]:
     async with make_http2_town() as made:
         await made.router.put_certificate("localhost", issue(HOST))
-        await made.shop(await made.instance(), hosts=(HOST,))
+        await made.shop(await made.instance("a body that is long enough"), hosts=(HOST,))
         yield made
 
 
@@ -48,4 +48,5 @@ async def test_curl_is_served_by_http2(town: Town, tmp_path: Path) -> None:
     address = f"https://{HOST}:{https_port(town)}/"
     curl = (program("curl"), "-s", "--http2", "--cacert", str(authority))
     said = await output_of(*curl, address, address, "-w", "%{http_version} %{http_code} %{num_connects}\n")
-    assert said == "one2 200 1\none2 200 0\n"
+    body = "a body that is long enough"
+    assert said == f"{body}2 200 1\n{body}2 200 0\n"

@@ -98,6 +98,8 @@ class Route(Struct, frozen=True, kw_only=True):
     elsewhere: ServedElsewhere | None = None
     """The other machine that serves the route, in place of endpoints."""
     rules: RouteRules = NO_RULES
+    speaks_http2: bool = False
+    """Whether the endpoints get requests by HTTP/2, as gRPC demands."""
     redirect: bool = True
     """Whether requests by HTTP are redirected to HTTPS, for the hosts that have a certificate."""
     proof: str = ""

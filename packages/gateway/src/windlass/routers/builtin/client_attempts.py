@@ -13,6 +13,7 @@ from typing import Final
 from windlass.routers.builtin import pages
 from windlass.routers.builtin.client_socket import BUSY
 from windlass.routers.builtin.held_requests import HeldRequest
+from windlass.routers.builtin.http2_instance import Http2Instance
 from windlass.routers.builtin.peers import InstanceConnection, Peer
 from windlass.routers.builtin.requests import IDEMPOTENT_METHODS
 from windlass.routers.builtin.retries import MAX_KEPT_BODY_BYTES, MAX_KEPT_BYTES, AttemptFailure, Attempts
@@ -75,8 +76,17 @@ class SendingClient(InstanceClient):
         def refused(peer: Peer) -> None:
             self._try_another(peer, number)
 
-        made = self._take_connection
-        self._dial = shared.dial(peer, lambda: Upstream(shared, peer), made, refused, self.times.connect)
+        made, seconds = self._take_connection, self.times.connect
+        if peer.speaks_http2:
+            self._dial = shared.dial(
+                peer,
+                lambda: Http2Instance(shared, Upstream(shared, peer)),
+                lambda instance: made(instance.upstream),
+                refused,
+                seconds,
+            )
+        else:
+            self._dial = shared.dial(peer, lambda: Upstream(shared, peer), made, refused, seconds)
         self.choose_reading()
 
     def _leave_instance(self, peer: Peer) -> None:

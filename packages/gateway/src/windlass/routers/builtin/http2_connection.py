@@ -60,6 +60,7 @@ class Http2Connection(asyncio.Protocol):
         "_control",
         "_decoder",
         "_find",
+        "_free_frames",
         "_fresh",
         "_granted",
         "_has_settings",
@@ -79,7 +80,6 @@ class Http2Connection(asyncio.Protocol):
         "_spare",
         "_stream_window",
         "_streams",
-        "_updates",
         "_waiting",
         "_window_left",
         "address",
@@ -132,8 +132,8 @@ class Http2Connection(asyncio.Protocol):
         """Whether received frames wait for a later turn of the event loop."""
         self._resets = FrameAllowance(limits.resets, limits.resets_per_second, now)
         self._control = FrameAllowance(limits.control_frames, limits.control_frames_per_second, now)
-        self._updates = 0
-        """Number of WINDOW_UPDATE frames that are not counted."""
+        self._free_frames = 0
+        """Number of WINDOW_UPDATE and PING frames that are not counted."""
         self._window_left = frames.DEFAULT_WINDOW
         self._granted = 0
         # Streams
@@ -275,7 +275,7 @@ class Http2Connection(asyncio.Protocol):
     def send_data(self, data: bytes, size: int) -> None:
         """Sends a DATA frame with a content of this size."""
         self.window -= size
-        self._updates += self.limits.window_updates_per_frame
+        self._free_frames += self.limits.free_frames_per_data_frame
         self.send(data)
 
     def _flush(self) -> None:
@@ -369,6 +369,12 @@ class Http2Connection(asyncio.Protocol):
         cost = number * cost_of_control_frame(len(received.content))
         if not self._control.take(cost, self._shared.now):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many control frames")
+
+    def _take_useful_control(self, received: Http2Frame) -> None:
+        if self._free_frames > 0:
+            self._free_frames -= 1
+        else:
+            self._take_control(received)
 
     def _reset(self, id: int, fault: StreamFault) -> None:
         self._shared.connections.refuse(f"HTTP/2 stream, {fault}")
@@ -513,7 +519,7 @@ class Http2Connection(asyncio.Protocol):
                 raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a window is too large")
 
     def _handle_ping(self, received: Http2Frame) -> None:
-        self._take_control(received)
+        self._take_useful_control(received)
         if not received.flags & frames.ACK:
             self.send(frame(frames.PING, frames.ACK, 0, received.content))
 
@@ -526,10 +532,7 @@ class Http2Connection(asyncio.Protocol):
             self.transport.close()
 
     def _handle_window_update(self, received: Http2Frame) -> None:
-        if self._updates > 0:
-            self._updates -= 1
-        else:
-            self._take_control(received)
+        self._take_useful_control(received)
         size = int.from_bytes(received.content) & frames.MAX_WINDOW
         if not received.stream:
             self.window += size

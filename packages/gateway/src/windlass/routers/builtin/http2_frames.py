@@ -68,10 +68,11 @@ class FrameBuffer:
 
     __slots__ = ("_at", "_data", "_is_begun")
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_preface: bool = True) -> None:
+        """`has_preface`: whether the frames are those of a client, which begin with the preface."""
         self._data = b""
         self._at = 0
-        self._is_begun = False
+        self._is_begun = not has_preface
         """Whether the preface was read."""
 
     @property
@@ -164,13 +165,19 @@ def check_frame(received: Http2Frame) -> None:
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame of the connection in a stream")
     if kind in _OF_STREAM and not received.stream % 2 and not (kind == PRIORITY and received.stream):
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame without a stream of a client")
-    if _SIZES.get(kind, size) != size or (kind == GOAWAY and size < _MIN_GOAWAY_BYTES):
-        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "the size of a frame is not valid")
+    check_size(received)
     if kind == PRIORITY:
         if size != PRIORITY_BYTES:
             raise StreamFault(ErrorCode.FRAME_SIZE_ERROR, "the size of PRIORITY is not valid")
         if depends_on_itself(received.content, received.stream):
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, "a stream depends on itself")
+
+
+def check_size(received: Http2Frame) -> None:
+    """Checks the size of a frame of any side. Raises ConnectionFault."""
+    size = len(received.content)
+    if _SIZES.get(received.kind, size) != size or (received.kind == GOAWAY and size < _MIN_GOAWAY_BYTES):
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "the size of a frame is not valid")
 
 
 def depends_on_itself(priority: bytes, stream: int) -> bool:

@@ -23,7 +23,7 @@ _METHOD_PATTERN: Final = re.compile(TOKEN + rb"{1,64}")
 _PATH_PATTERN: Final = re.compile(rb"/[\x21\x22\x24-\x7e\x80-\xff]*+")
 _PSEUDO_FIELDS: Final = frozenset({b":method", b":scheme", b":authority", b":path"})
 _SCHEMES: Final = frozenset({b"https", b"http"})
-_CONNECTION_FIELDS: Final = frozenset(
+HOP_BY_HOP_FIELDS: Final = frozenset(
     {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"http2-settings"}
 )
 """Fields of a connection of HTTP/1, which do not exist in HTTP/2."""
@@ -52,7 +52,7 @@ def request_head(fields: Sequence[Field], *, has_body: bool) -> StreamHead:
                 raise _malformed("a pseudo-header field is unknown, repeated, or after another field")
             pseudo[name] = value
             continue
-        _check_field(name, value)
+        check_field(name, value)
         if name == b"cookie":
             cookies.append(value)
         elif name == b"host":
@@ -110,12 +110,13 @@ def trailer_lines(fields: Sequence[Field]) -> bytes:
     StreamFault."""
     lines = []
     for name, value in fields:
-        _check_field(name, value)
+        check_field(name, value)
         lines.append(b"\r\n%b: %b" % (name, value))
     return b"".join(lines)
 
 
-def _check_field(name: bytes, value: bytes) -> None:
+def check_field(name: bytes, value: bytes) -> None:
+    """Raises StreamFault if a field could not be one line of a head, or belongs to connections of HTTP/1."""
     if not _is_name(name):
         raise _malformed("the name of a field is not valid here")
     if not _VALUE_PATTERN.fullmatch(value):
@@ -126,7 +127,7 @@ def _check_field(name: bytes, value: bytes) -> None:
 
 @lru_cache(1024)
 def _is_name(name: bytes) -> bool:
-    return _NAME_PATTERN.fullmatch(name) is not None and name not in _CONNECTION_FIELDS
+    return _NAME_PATTERN.fullmatch(name) is not None and name not in HOP_BY_HOP_FIELDS
 
 
 def _malformed(reason: str) -> StreamFault:
@@ -152,7 +153,7 @@ def answer_start(head: bytes) -> AnswerStart:
     for line in lines:
         name, _, value = line.partition(b":")
         name, value = name.lower(), value.strip(b"\t ")
-        if name in _CONNECTION_FIELDS:
+        if name in HOP_BY_HOP_FIELDS:
             is_chunked = is_chunked or name == b"transfer-encoding"
             continue
         if name == b"content-length":
@@ -166,6 +167,6 @@ def trailer_block(lines: bytes) -> bytes:
     parts = []
     for line in lines.split(b"\r\n")[1:]:
         name, _, value = line.partition(b":")
-        if (name := name.lower()) not in _CONNECTION_FIELDS:
+        if (name := name.lower()) not in HOP_BY_HOP_FIELDS:
             parts.append(encode_field(name, value.strip(b"\t ")))
     return b"".join(parts)

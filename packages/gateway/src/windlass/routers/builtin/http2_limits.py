@@ -26,9 +26,9 @@ class Http2Limits(Struct, frozen=True, kw_only=True):
     control_frames: int = 1000
     """The number of PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty and unknown frames."""
     control_frames_per_second: float = 100.0
-    window_updates_per_frame: int = 2
-    """The number of WINDOW_UPDATE frames for each DATA frame of an answer that are not counted: one for the
-    stream, one for the connection."""
+    free_frames_per_data_frame: int = 3
+    """The number of WINDOW_UPDATE and PING frames for each DATA frame of an answer that are not counted:
+    clients enlarge two windows, and those of gRPC measure the time of a round trip."""
 
 
 class FrameAllowance:

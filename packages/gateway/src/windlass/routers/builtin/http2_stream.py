@@ -42,6 +42,7 @@ _HIGH_WATER, _LOW_WATER = 64 * 1024, 16 * 1024
 """Numbers of unsent bytes of an answer at which its source pauses and resumes."""
 _PROGRESS_BYTES: Final = 16 * 1024
 """A client that takes fewer bytes of an answer in the time limit of an unread answer is given up."""
+_NO_CHUNKS: Final = b"0\r\n\r\n"
 _WITHOUT_BODY: Final = frozenset({204, 304})
 
 
@@ -275,7 +276,8 @@ class StreamTransport:
                 self._left = 0
             elif start.is_chunked:
                 self._chunks = Chunks(self._connection.bounds, plain=True)
-            if not self._left and self._chunks is None:
+            is_empty = self._chunks is not None and data == _NO_CHUNKS
+            if is_empty or (not self._left and self._chunks is None):
                 self._is_ended = True
                 self._connection.send(header_frames(self._id, start.block, is_last=True))
                 self._finish()

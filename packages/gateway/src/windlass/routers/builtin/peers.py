@@ -68,6 +68,7 @@ class Peer:
         "penalty",
         "retry_at",
         "routes",
+        "speaks_http2",
         "unawaited",
     )
 
@@ -79,6 +80,8 @@ class Peer:
         self.idle: list[InstanceConnection] = []
         self.routes = 0
         """Number of routes to this endpoint. Without routes, no idle connections are kept."""
+        self.speaks_http2 = False
+        """Whether the endpoint gets its requests by HTTP/2."""
         self.draining = 0
         self.unawaited = 0
         """Number of connections that are being opened although nobody waits for them any more."""
@@ -114,6 +117,11 @@ class Peer:
         if is_due:
             self.retry_at = math.inf
         return is_due
+
+    def choose_protocol(self, *, speaks_http2: bool) -> None:
+        if self.speaks_http2 is not speaks_http2:
+            self.speaks_http2 = speaks_http2
+            self.let_go()
 
     def answered(self) -> None:
         self.penalty = self._refusals = 0

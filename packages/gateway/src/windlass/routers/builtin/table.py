@@ -66,6 +66,8 @@ class Backend:
         """Whether requests are held until the service is woken."""
         for peer in peers:
             peer.routes += 1
+            if route.kind == "http":
+                peer.choose_protocol(speaks_http2=route.speaks_http2)
         self.traffic = traffic
         self.path = _path_prefix(route.path)
         self._put = None if route.rewrite is None else _path_prefix(route.rewrite)

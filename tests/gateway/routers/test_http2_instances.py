@@ -1,0 +1,227 @@
+"""Instances that are asked by HTTP/2 and answer wrongly, slowly or in parts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from hpack import Decoder, Encoder
+
+from tests.gateway.routers.http2_caller import (
+    CONTINUATION,
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    GOAWAY,
+    HEADERS,
+    PING,
+    PREFACE,
+    PUSH_PROMISE,
+    RST_STREAM,
+    SETTINGS,
+    WINDOW_UPDATE,
+    frame,
+)
+from tests.gateway.routers.town import Said, Town, request, route, until
+from windlass.routers.router import Endpoint
+
+Answer = Callable[[int], bytes]
+"""Returns the frames that answer a stream."""
+
+
+def block(*fields: tuple[str, str]) -> bytes:
+    encoder = Encoder()
+    encoder.header_table_size = 0  # so that blocks do not depend on each other
+    return encoder.encode(fields)
+
+
+def head(stream: int, *fields: tuple[str, str], ends: bool = False, status: str = "200") -> bytes:
+    flags = END_HEADERS | (END_STREAM if ends else 0)
+    return frame(HEADERS, flags, stream, block((":status", status), *fields))
+
+
+class FrameInstance:
+    """Answers each request with the same frames, as soon as its head has come."""
+
+    def __init__(self, answer: Answer, *, grants: bool = True) -> None:
+        self.answer, self._grants = answer, grants
+        self.heads: list[list[tuple[str, str]]] = []
+        self.bodies: dict[int, bytes] = {}
+        self.connections = 0
+        self.written = 0
+
+    async def start(self) -> None:
+        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.endpoint = Endpoint("127.0.0.1", int(self.server.sockets[0].getsockname()[1]))
+
+    async def _serve(self, reader: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        decoder = Decoder()
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            assert await reader.readexactly(len(PREFACE)) == PREFACE
+            out.write(frame(SETTINGS))
+            while True:
+                start = await reader.readexactly(9)
+                content = await reader.readexactly(int.from_bytes(start[:3]))
+                stream = int.from_bytes(start[5:])
+                if start[3] == HEADERS:
+                    decoded: object = decoder.decode(content)
+                    self.heads.append(decoded)  # type: ignore[arg-type]
+                    for at in range(0, len(data := self.answer(stream)), 16_000):
+                        out.write(data[at : at + 16_000])
+                        await out.drain()
+                        self.written += 16_000
+                elif start[3] == DATA:
+                    self.bodies[stream] = self.bodies.get(stream, b"") + content
+                    if self._grants and content:
+                        size = len(content).to_bytes(4)
+                        out.write(frame(WINDOW_UPDATE, 0, 0, size) + frame(WINDOW_UPDATE, 0, stream, size))
+        out.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def instance_of(town: Town, answer: Answer, **options: bool) -> AsyncIterator[FrameInstance]:
+    instance = FrameInstance(answer, **options)
+    await instance.start()
+    await town.router.set("shop", [route([instance.endpoint], speaks_http2=True)])
+    yield instance
+    instance.server.close()
+
+
+def ok(stream: int) -> bytes:
+    return head(stream, ("x-mine", "yes")) + frame(DATA, END_STREAM, stream, b"fine")
+
+
+async def test_clients_of_http1_reach_instances_that_speak_http2(town: Town) -> None:
+    async with instance_of(town, ok) as shop:
+        caller = await town.caller()
+        for _ in range(3):
+            said = await caller.ask(
+                request("/a?b=1", "POST", "shop.localhost", "Connection: x", "X: 1", body=b"body")
+            )
+            assert (said.status, said.body, said.fields["x-mine"]) == (200, b"fine", "yes")
+        assert shop.connections == 1, "it is kept for the next request"
+        fields = dict(shop.heads[0])
+        assert (fields[":path"], fields[":authority"], fields[":method"]) == (
+            "/a?b=1",
+            "shop.localhost",
+            "POST",
+        )
+        assert "connection" not in fields
+        assert shop.bodies == {1: b"body", 3: b"body", 5: b"body"}
+
+
+ANSWERS: dict[str, tuple[Answer, Callable[[Said], bool]]] = {
+    "interim heads": (
+        lambda stream: head(stream, status="103") + ok(stream),
+        lambda said: said.body == b"fine",
+    ),
+    "no body": (lambda stream: head(stream, ends=True), lambda said: (said.status, said.body) == (200, b"")),
+    "no content": (lambda stream: head(stream, status="204", ends=True), lambda said: said.status == 204),
+    "a length": (
+        lambda stream: head(stream, ("content-length", "4")) + frame(DATA, END_STREAM, stream, b"fine"),
+        lambda said: (said.body, said.fields["content-length"]) == (b"fine", "4"),
+    ),
+    "padding and an empty end": (
+        lambda stream: head(stream) + frame(DATA, 8, stream, b"\2ab\0\0") + frame(DATA, END_STREAM, stream),
+        lambda said: said.body == b"ab",
+    ),
+    "a head in parts": (
+        lambda stream: (
+            frame(HEADERS, 0, stream, block((":status", "200"))[:1])
+            + frame(CONTINUATION, END_HEADERS, stream, block((":status", "200"))[1:])
+            + frame(DATA, END_STREAM, stream, b"fine")
+        ),
+        lambda said: said.body == b"fine",
+    ),
+    "goodbye after the answer": (
+        lambda stream: ok(stream) + frame(GOAWAY, content=bytes((0, 0, 0, stream)) + bytes(4)),
+        lambda said: said.body == b"fine",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_answers_in_frames_become_answers_of_http1(town: Town, name: str) -> None:
+    answer, is_right = ANSWERS[name]
+    async with instance_of(town, answer):
+        caller = await town.caller()
+        for _ in range(2):
+            said = await caller.ask(request())
+            assert is_right(said), said
+
+
+BROKEN: dict[str, Answer] = {
+    "a line break in a value": lambda stream: head(stream, ("x", "a\r\nset-cookie: b")),
+    "a line break in a name": lambda stream: head(stream, ("x\r\ny", "a")),
+    "a second status": lambda stream: head(stream, (":status", "200")),
+    "no status": lambda stream: frame(HEADERS, END_HEADERS, stream, block(("x", "a"))),
+    "a switch of protocols": lambda stream: head(stream, status="101"),
+    "Transfer-Encoding": lambda stream: head(stream, ("transfer-encoding", "chunked")),
+    "two lengths": lambda stream: head(stream, ("content-length", "4"), ("content-length", "5")),
+    "a body before the head": lambda stream: frame(DATA, 0, stream, b"x"),
+    "a reset": lambda stream: frame(RST_STREAM, 0, stream, bytes(4)),
+    "goodbye before the answer": lambda stream: frame(GOAWAY, content=bytes(8)),
+    "a push": lambda stream: frame(PUSH_PROMISE, END_HEADERS, stream, bytes(4)),
+    "a broken block": lambda stream: frame(HEADERS, END_HEADERS, stream, b"\x40"),
+    "a block without an end": lambda stream: (
+        frame(HEADERS, 0, stream, block((":status", "200"))) + frame(PING, content=bytes(8))
+    ),
+    "HTTP/1.1": lambda stream: b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    "a flood": lambda stream: frame(PING, content=bytes(8)) * 20_000,
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_broken_answer_is_a_bad_gateway(town: Town, name: str) -> None:
+    async with instance_of(town, BROKEN[name]):
+        assert (await town.ask(request("/", "POST", body=b"x"))).status == 502
+
+
+@pytest.mark.parametrize("body", [b"short", b"much too long"])
+async def test_an_answer_of_another_length_is_cut_off_or_ends_there(town: Town, body: bytes) -> None:
+    def answer(stream: int) -> bytes:
+        return head(stream, ("content-length", "10")) + frame(DATA, END_STREAM, stream, body)
+
+    async with instance_of(town, answer):
+        caller = await town.caller()
+        await caller.send(request())
+        assert b"content-length: 10" in (await caller.reader.readuntil(b"\r\n\r\n")).lower()
+        if len(body) < 10:
+            assert await caller.rest() == body, "and then the connection ends"
+        else:
+            assert await caller.reader.readexactly(10) == body[:10]
+
+
+async def test_a_slow_client_holds_back_an_instance_that_speaks_http2(town: Town) -> None:
+    size = 30_000_000
+
+    def much(stream: int) -> bytes:
+        frames = [frame(DATA, 0, stream, b"x" * 16_000)] * (size // 16_000)
+        return head(stream) + b"".join(frames) + frame(DATA, END_STREAM, stream)
+
+    async with instance_of(town, much) as shop:
+        caller = await town.caller()
+        caller.out.transport.pause_reading()  # type: ignore[attr-defined]
+        await caller.send(request())
+        before = -1
+        while shop.written != before:
+            before = shop.written
+            await asyncio.sleep(0.2)
+        assert sum(town.router._shared.connections._unsent.values()) < 2_000_000
+        caller.out.transport.resume_reading()  # type: ignore[attr-defined]
+        assert len((await caller.said()).body) == size // 16_000 * 16_000
+
+
+async def test_an_instance_that_grants_no_window_holds_back_its_client(town: Town) -> None:
+    async with instance_of(town, lambda stream: b"", grants=False) as shop:
+        caller = await town.caller()
+        await caller.send(request("/", "POST", "shop.localhost", "Content-Length: 30000000"))
+        sending = asyncio.ensure_future(caller.send(b"x" * 30_000_000))
+        await until(lambda: len(shop.bodies.get(1, b"")) == 65_535)
+        await asyncio.sleep(0.2)
+        assert len(shop.bodies[1]) == 65_535
+        assert not sending.done(), "the client waits"
+        sending.cancel()
