@@ -421,3 +421,18 @@ async def test_names_of_services_are_completed(linked):
 def test_completion_prints_a_script_for_each_shell(shell):
     said = say("completion", shell)
     assert (said.code, "_WINDLASS_COMPLETE" in said.out) == (0, True), said
+
+
+async def test_a_clone_shows_beforehand_what_comes_along(linked):
+    await linked.done("env", "set", "COLOUR=red")
+    shown = await linked("environment", "clone", "shop/production", "--name", "copy", "--dry-run", "--text")
+    assert shown.code == 0, shown
+    assert "copy would be made. Nothing is made now." in shown.out
+    assert "COLOUR" in shown.out
+    assert "Not copied:" in shown.out
+    said = await linked.done(
+        "application", "clone", "web", "--name", "b", "--environment-id", "production", "--dry-run"
+    )
+    assert [service["name"] for service in said["services"]] == ["b"]
+    environments = (await linked.done("environment", "list", "--project", "shop"))["results"]
+    assert [one["name"] for one in environments] == ["production"]

@@ -129,6 +129,7 @@ async def test_the_difference_of_an_environment_shows_each_service(shop: Shop):
         "orders": False,
     }
     assert services["later"]["reason"] == "It had no version yet"
+    assert (services["later"]["missing"], services["later"]["changes"]) == ([], []), "clients read both"
     await shop.world.post(f"/application/{later}/deploy")
     await shop.world.settle()
     await shop.roll_back(deployment_id=first)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from windlass.cli.client import Api, ApiAnswer, path_of
+from windlass.cli.clone_previews import show_clone_preview
 from windlass.cli.command_table import GroupLines, line_about
 from windlass.cli.connection import connect
 from windlass.cli.deployments import StartedDeployment, say, serves, summary
@@ -18,7 +19,7 @@ from windlass.cli.following import LINE_EVENT, StreamFollower, wait_for_budget
 from windlass.cli.invocation import Invocation
 from windlass.cli.linked_folder import FolderLink, current_folder, find_linked_folder
 from windlass.cli.lists import show_list
-from windlass.cli.options import CommandOptions, options_of, values
+from windlass.cli.options import PREVIEW, CommandOptions, options_of, values
 from windlass.cli.outcomes import wait_and_show
 from windlass.cli.overviews import (
     SERVICES,
@@ -146,6 +147,8 @@ def _run_command(derived: DerivedCommand, options: CommandOptions, **arguments: 
         return _show_services(invocation, as_json=as_json, wide=wide)
     operation = invocation.operation
     path = path_of(operation.path, invocation.ids())
+    if arguments.get("dry_run"):
+        return _show_preview(invocation, f"{path}{PREVIEW}", as_json=as_json)
     if operation.method == "DELETE" and not arguments["yes"]:
         _confirm(derived, arguments)
     if arguments.get("wait"):
@@ -182,6 +185,14 @@ def _show_services(invocation: Invocation, *, as_json: bool, wide: bool) -> None
         print_json({"results": rows})
     else:
         show_list(SERVICES, rows, wide=wide)
+
+
+def _show_preview(invocation: Invocation, path: str, *, as_json: bool) -> None:
+    preview = invocation.send(path).json
+    if as_json:
+        print_json(preview)
+    else:
+        show_clone_preview(preview)
 
 
 # Waiting

@@ -24,6 +24,8 @@ from windlass.core.words.naming import kebab
 from windlass.terminal.command_errors import InvalidUsage
 from windlass.terminal.sections import Option
 
+PREVIEW: Final = "Preview"
+"""The end of the path of an operation that shows what another one would make."""
 _WHERE, _FIELDS, _BODY, _WHICH, _CALL = "Where", "Fields", "Fields in other forms", "Which", "The call"
 
 _MAX_CHOICE_LENGTH = 120
@@ -51,6 +53,7 @@ def options_of(registry: Registry, command: DerivedCommand) -> CommandOptions:
         *(_above_option(registry, name) for name in above),
         *(_query_option(command, place, field) for place, field in enumerate(query)),
         *(_body_options() if operation.body else ()),
+        *(_preview_options(registry, command)),
         *(_wait_options(command)),
     ]
     taken = _option_names(own)
@@ -213,6 +216,13 @@ def _body_options() -> Iterator[Option]:
         help="The whole body, from a file of JSON; - is the standard input.",
         section=_BODY,
     )
+
+
+def _preview_options(registry: Registry, command: DerivedCommand) -> Iterator[Option]:
+    """Yields the option of commands for which the API shows beforehand what they make."""
+    if registry.handled_by(f"{command.operation.handler}{PREVIEW}"):
+        help = "Show what would be made, and make nothing."
+        yield Option(["dry_run", "--dry-run"], is_flag=True, help=help, section=_CALL)
 
 
 def _wait_options(command: DerivedCommand) -> Iterator[Option]:

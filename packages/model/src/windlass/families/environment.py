@@ -7,6 +7,7 @@ from msgspec import Meta, field
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import Itself, get, post
+from windlass.core.declare.clone_previews import SHOW_CLONE, ClonePreview
 from windlass.core.declare.deployment_rules import DeploymentRule
 from windlass.core.declare.exported import ALL_VARIABLES, Attribute, ExportedResource, same
 from windlass.core.declare.fields import (
@@ -305,6 +306,15 @@ ENVIRONMENT_ACTIONS = (
         _CLONE_DESCRIPTION,
         body=EnvironmentCloneRequest,
         status=202,
+        also=(409,),
+    ),
+    post(
+        "clonePreview",
+        ClonePreview,
+        "Show what a copy would have",
+        SHOW_CLONE,
+        body=EnvironmentCloneRequest,
+        only_reads=True,
         also=(409,),
     ),
     _start(

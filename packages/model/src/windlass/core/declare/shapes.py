@@ -7,7 +7,9 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
+from windlass.core.access import Scope
 from windlass.core.declare.actions import Itself, Trait, get, post, put
+from windlass.core.declare.clone_previews import SHOW_CLONE, ClonePreview
 from windlass.core.declare.fields import (
     BLANK_RANGES,
     CONTROL_RANGES,
@@ -106,6 +108,16 @@ can_be_cloned = Trait(
             _CLONE_DESCRIPTION,
             body=CloneRequest,
             status=202,
+            also=(409,),
+        ),
+        post(
+            "clonePreview",
+            ClonePreview,
+            "Show what a copy would have",
+            SHOW_CLONE,
+            body=CloneRequest,
+            need=Scope.WRITE,
+            only_reads=True,
             also=(409,),
         ),
     ),

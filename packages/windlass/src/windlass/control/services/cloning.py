@@ -37,6 +37,7 @@ from windlass.core.declare.shapes import CloneRequest, can_be_cloned
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.hosts import label
 from windlass.families.cluster import cluster
+from windlass.families.deployment_restriction import DeploymentRestriction, deployment_restriction
 from windlass.families.environment import Environment, EnvironmentCloneRequest, environment
 from windlass.families.project import project
 from windlass.store import Row, Tx
@@ -44,6 +45,12 @@ from windlass.store import Row, Tx
 
 @writes("*.clone")
 async def clone(ctx: Context, tx: Tx, call: Call) -> Reply:
+    _, _, reply = await clone_service(ctx, tx, call)
+    return reply
+
+
+async def clone_service(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row, Reply]:
+    """Copies a service as the body of the call says. Returns the original, the copy and the reply."""
     service, asked = await target(tx, call), call.sent(CloneRequest)
     place = await _environment(tx, call, service, asked.environment_id)
     home = await tx.resources.find(environment.name, service.parent)
@@ -53,8 +60,9 @@ async def clone(ctx: Context, tx: Tx, call: Call) -> Reply:
     await tx.foresee_copy(service)
     names = ctx.registry[service.family].names or "name"
     copy, reply = await _copy(ctx, tx, call, service, place, {names: asked.name})
+    await _copy_restrictions(ctx, tx, call, service, copy)
     await VariableCopies(ctx, tx, call, [CopiedLevel(service, copy)]).make()
-    return reply
+    return service, copy, reply
 
 
 def _refuse_fork(original_row: Row) -> None:
@@ -79,6 +87,12 @@ async def _environment(tx: Tx, call: Call, service: Row, id: str) -> Row:
 
 @writes("environment.clone")
 async def clone_environment(ctx: Context, tx: Tx, call: Call) -> Reply:
+    _, stored = await clone_whole(ctx, tx, call)
+    return Reply(in_dialect(call, stored.body), stored.tag)
+
+
+async def clone_whole(ctx: Context, tx: Tx, call: Call) -> tuple[Row, Row]:
+    """Copies an environment as the body of the call says. Returns the original and the copy."""
     original, asked = await target(tx, call), call.sent(EnvironmentCloneRequest)
     await refuse_in_deletion(tx, original.id)
     _refuse_fork(original)
@@ -88,8 +102,8 @@ async def clone_environment(ctx: Context, tx: Tx, call: Call) -> Reply:
     if asked.cluster_id:
         await check_reference(tx, "cluster_id", cluster.name, asked.cluster_id, original.org, call.actor)
         changes |= {"cluster_id": asked.cluster_id, "cluster": None}
-    stored = await copy_environment(ctx, tx, call, original, place, EnvironmentCopy(changes))
-    return Reply(in_dialect(call, stored.body), stored.tag)
+    copy = EnvironmentCopy(changes, with_restrictions=True)
+    return original, await copy_environment(ctx, tx, call, original, place, copy)
 
 
 class EnvironmentCopy(Struct, frozen=True):
@@ -103,6 +117,9 @@ class EnvironmentCopy(Struct, frozen=True):
     """Fields that the server adds to the environment."""
     id: str = ""
     with_secrets: bool = True
+    with_restrictions: bool = False
+    """Whether the deployment restrictions of services are copied. The pull request chooses what a preview
+    deploys."""
 
 
 async def copy_environment(
@@ -121,11 +138,19 @@ async def copy_environment(
         if can_be_cloned not in ctx.registry[service.family].traits:
             raise Conflict(f"Delete {name_of(service)} first: a {service.family} cannot be copied")
         copied, _ = await _copy(ctx, tx, call, service, copy, changes)
+        if request.with_restrictions:
+            await _copy_restrictions(ctx, tx, call, service, copied)
         levels.append(CopiedLevel(service, copied))
     await VariableCopies(ctx, tx, call, levels, with_secrets=request.with_secrets).make()
     stored = await tx.resources.get(copy.id)
     assert stored is not None
     return stored
+
+
+async def _copy_restrictions(ctx: Context, tx: Tx, call: Call, service: Row, copy: Row) -> None:
+    for row in await tx.resources.of_parent(service.id, deployment_restriction.name):
+        spec = row.read(DeploymentRestriction)
+        await create_in(ctx, tx, NewResource(deployment_restriction, spec, copy, call.actor, call))
 
 
 async def _by_names(tx: Tx, services: list[Row]) -> list[Row]:

@@ -90,7 +90,9 @@ def no_difference(service: Row) -> Document:
         "deployment_id": None,
         "number": 0,
         "same_build": False,
+        "settings_known": True,
         "changes": (),
+        "missing": (),
     }
 
 

@@ -47,7 +47,7 @@ function changesOf({ changes, missing }) {
     changes.length > 0 && table([
       { title: words.columns.name, cell: (change) => h("code", {}, change.key) },
       { title: text.present, cell: (change) => valueOf(change, change.present, "ADD") },
-      { title: text.former, cell: (change) => valueOf(change, change.former, "REMOVE") },
+      { title: text.former, cell: (change) => [h("span", { class: "muted" }, "→ "), valueOf(change, change.former, "REMOVE")] },
       { title: "", wide: true, cell: (change) => h("span", { class: "muted" }, change.reason || "") },
     ], changes, { key: (change) => `${change.scope} ${change.key}`, label: text.changes }),
   ];
@@ -55,7 +55,8 @@ function changesOf({ changes, missing }) {
 
 function valueOf(change, value, absent) {
   if (change.change === absent) return h("span", { class: "muted" }, text.absent);
-  return change.subject === "SECRET" ? h("span", { class: "muted" }, change.change === "CHANGE" ? text.changed : text.secret) : h("code", {}, value);
+  if (change.subject !== "SECRET") return h("code", {}, value);
+  return h("span", { class: "muted" }, "••••••••", change.change === "CHANGE" && absent === "REMOVE" ? ` ${text.changed}` : h("span", { class: "unseen" }, text.secret));
 }
 
 function ask(heading, parts, mayKeep) {

@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 import { ago } from "../format.js";
 import { kindIcon } from "../icons.js";
 import { refreshOnEvents } from "../live.js";
-import { button, empty, head, stale, table } from "../parts.js";
+import { button, empty, head, link, stale, table } from "../parts.js";
 import { crumbs } from "../shell.js";
 import { dot } from "../states.js";
 import { words } from "../words.js";
@@ -37,18 +37,19 @@ export function render(state, place) {
     await state.read();
     place.update();
   };
+  const pathOf = (entry) => `${path}/deployments/${entry.identifier.execution_id}`;
   return [
     crumbs([environment.name, path], [words.tabs.deployments]),
     head([kindIcon("deploymentStage"), words.tabs.deployments], { about: text.about }),
     stale(state),
     rows.length ? table([
       { title: words.columns.state, cell: resultBadge },
-      { title: text.action, kind: "name-cell", cell: (entry) => [actionOf(entry), h("span", { class: "muted kind" }, text.services(servicesOf(entry)))] },
+      { title: text.action, kind: "name-cell", cell: (entry) => [link(pathOf(entry), actionOf(entry)), h("span", { class: "muted kind" }, text.services(servicesOf(entry)))] },
       { title: text.stages, cell: (entry) => h("span", { class: "dots" }, entry.stages.map((stage) => dot(kindOfStatus(stage.status), `${stage.name}: ${text.statuses[stage.status]}`))) },
       { title: text.by, cell: (entry) => entry.auditing_data.triggered_by },
       { title: text.asked, cell: (entry) => ago(entry.auditing_data.created_at) },
       { title: text.took, kind: "number", cell: tookOf },
-    ], rows, { to: (entry) => `${path}/deployments/${entry.identifier.execution_id}`, key: (entry) => entry.identifier.execution_id, label: words.tabs.deployments })
+    ], rows, { to: pathOf, key: (entry) => entry.identifier.execution_id, label: words.tabs.deployments })
       : empty(text.none),
     rows.length === state.most && state.most < 100 && button(words.showMore, more),
   ];

@@ -90,7 +90,7 @@ function columns(state, place) {
   return [
     { title: text.key, cell: (row) => h("code", { class: "key" }, row.key) },
     { title: text.value, wide: true, cell: (row) => value(state, place, row) },
-    { title: text.from, cell: (row) => [h("span", { class: "tag" }, words.levels[row.scope] || words.readable(row.scope)), row.overridden_variable && h("span", { class: "muted" }, ` ${text.overrides(words.levels[row.overridden_variable.scope] || "")}`)] },
+    { title: text.from, cell: (row) => [h("span", { class: "tag" }, words.levels[row.scope] || words.readable(row.scope)), overriddenBy(row) && h("span", { class: "muted" }, ` ${text.overrides(words.levels[overriddenBy(row).scope] || "")}`), isOverridden(state, row) && h("span", { class: "muted" }, ` ${text.overridden}`)] },
     { title: text.changed, cell: (row) => (row.scope === "BUILT_IN" ? "" : ago(row.updated_at)) },
     { title: "", cell: (row) => row.scope !== "BUILT_IN" && menu(text.actionsOf(row.key), [
       button(text.history, () => showHistory(state, row), { plain: true }),
@@ -98,6 +98,13 @@ function columns(state, place) {
       isOwn(state, row) && button(words.remove.button, () => stage(state, place, { kind: "remove", row, key: row.key }), { plain: true, danger: true, needs: ["DELETE", `${state.path}/environmentVariable/${row.id}`] }),
     ]) },
   ];
+}
+
+const overriddenBy = (row) => row.overridden_variable || row.overridden_secret;
+
+// A value that another one of the same name takes the place of, nearer to what this page is about.
+function isOverridden({ rows }, row) {
+  return rows.some((other) => overriddenBy(other)?.id === row.id);
 }
 
 // The level of a row is that of this page where the list of this page holds it.
