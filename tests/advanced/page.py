@@ -48,6 +48,9 @@ acts *with the next build* changes nothing of what runs.
 
 ## Settings that act
 
+The column *On* says on which engines a setting acts. Settings of `network.` and `windlass.` are those of the
+gateway, which is the same for both.
+
 """
 _IDLE = """
 ## Settings without effect
@@ -90,21 +93,21 @@ def _idle() -> Iterator[AdvancedSetting]:
 
 
 def _table(rows: Iterable[AdvancedSetting], times: dict[Effect, str] | None = None) -> Iterator[str]:
-    yield from _row("Key", "Default", "Of", *(["Acts"] if times else []), "Meaning")
-    yield from _row(*["---"] * (5 if times else 4))
+    yield from _row("Key", "Type", "Default", "Of", *(["Acts", "On"] if times else []), "Meaning")
+    yield from _row(*["---"] * (7 if times else 5))
     for row in rows:
         kinds = ", ".join(
             KINDS[letter] for letter in (row.acts_of or row.of) if not (times and letter in ABSENT)
         )
-        when = [times[row.effect]] if times else []
-        yield from _row(f"`{row.name}`", default_of(row), kinds, *when, meaning_of(row))
+        when = [times[row.effect], row.engines] if times else []
+        yield from _row(f"`{row.name}`", row.type_in_words, default_of(row), kinds, *when, meaning_of(row))
 
 
 def _clusters() -> Iterator[str]:
-    yield from _row("Key", "Default", "Meaning")
-    yield from _row("---", "---", "---")
+    yield from _row("Key", "Type", "Default", "Meaning")
+    yield from _row("---", "---", "---", "---")
     for row in OF_CLUSTERS.rows:
-        yield from _row(f"`{row.name}`", default_of(row), meaning_of(row))
+        yield from _row(f"`{row.name}`", row.type_in_words, default_of(row), meaning_of(row))
 
 
 def _row(*cells: str) -> Sequence[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -252,6 +254,25 @@ def test_the_schema_says_when_each_setting_acts() -> None:
     for row in OF_APPLICATIONS.rows:
         assert ("x-acts" in fields[row.name]) is row.acts
         assert fields[row.name].get("x-without-effect", False) is not row.acts
+
+
+def test_every_setting_that_acts_has_a_test_that_names_it() -> None:
+    """Tests of this folder and of the gateway change it, and look at what it does."""
+    own = {Path(__file__), PAGE}
+    files = [file for file in Path(__file__).parents[1].rglob("test_*.py") if file not in own]
+    tests = "\n".join(file.read_text() for file in files)
+    names = [row.name for row in TABLE if row.acts]
+    untested = [name for name in names if not re.search(rf"\b{name.rpartition('.')[2]}\b", tests)]
+    assert untested == []
+    assert "no.such_setting" not in tests, "the control"
+
+
+def test_every_setting_has_a_type_that_people_read() -> None:
+    kinds = {row.type_in_words.split(",")[0].partition(" of ")[0] for kind in ALL for row in kind.rows}
+    assert kinds <= {
+        "integer", "integer or null", "text", "text or null", "true or false", "one", "list", "object",
+        "true or false or null", "number",
+    }, kinds  # fmt: skip
 
 
 def test_every_setting_has_a_sentence_of_its_own() -> None:

@@ -123,6 +123,16 @@ CASES: list[tuple[dict[str, Any], RouteRules]] = [
         },
         RouteRules(times=RouteTimes(idle=10)),
     ),
+    (
+        {
+            f"{NETWORK}enable_cors": True,
+            f"{NETWORK}cors_allow_origin": "https://a.example, https://b.example",
+            f"{NETWORK}cors_allow_methods": "GET",
+            f"{NETWORK}cors_allow_headers": "X-Colour",
+        },
+        RouteRules(cors=RouteCors(("https://a.example", "https://b.example"), "GET", "X-Colour")),
+    ),
+    ({f"{NETWORK}cors_allow_methods": "GET", f"{NETWORK}cors_allow_headers": "X-Colour"}, NO_RULES),
     ({f"{OWN}rate_limit.requests_per_minute": 60}, RouteRules(rate=RouteRate(60, 60))),
     (
         {f"{OWN}rate_limit.requests_per_minute": 60, f"{OWN}rate_limit.burst": 5},

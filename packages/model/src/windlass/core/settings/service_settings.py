@@ -100,11 +100,12 @@ TABLE: Final = (
     _row(
         "build.cpu_max_in_milli", "AJT", Annotated[int, Meta(ge=1, le=1_000_000)], 2000,
         "Processor time of a build, in thousandths of a core", Effect.BUILD, unit="thousandths of a core",
-        note=_CLASSIC_BUILDER_NOTE,
+        note=_CLASSIC_BUILDER_NOTE, engines="Docker",
     ),
     _row(
         "build.ram_max_in_gib", "AJT", Annotated[int, Meta(ge=1, le=16_384)], 2,
         "Memory of a build, in GiB", Effect.BUILD, unit="GiB", note=_CLASSIC_BUILDER_NOTE,
+        engines="Docker",
     ),
     _row(
         "build.ephemeral_storage_in_gib", "T", Annotated[int, Meta(ge=0, le=16_384)], 0,
@@ -113,7 +114,7 @@ TABLE: Final = (
     _row(
         "build.disable_buildkit_cache", _BUILT, bool, False,
         "Whether a build ignores the steps that earlier builds kept", Effect.BUILD,
-        note="On Docker engines. The process engine keeps no steps, only caches of tools",
+        note="The process engine keeps no steps, only caches of tools", engines="Docker",
     ),
     _row(
         "build.skip_git_submodules", "AJT", bool, False,
@@ -364,7 +365,8 @@ TABLE: Final = (
         "Whether instances can write to nothing but their storage, /tmp, /run and /var/tmp",
         Effect.DEPLOYMENT,
         acts_of=_PROGRAMS,
-        note="On Docker engines. A service with files as variables is refused",
+        note="A service with files as variables is refused",
+        engines="Docker",
     ),
 )  # fmt: skip
 

@@ -8,6 +8,19 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.inspect import (
+    BoolType,
+    DictType,
+    IntType,
+    ListType,
+    LiteralType,
+    Metadata,
+    NoneType,
+    StrType,
+    Type,
+    UnionType,
+    type_info,
+)
 from msgspec.structs import replace
 
 from windlass.core.declare.resource import Shown, Spec
@@ -47,6 +60,8 @@ class AdvancedSetting(Struct, frozen=True, kw_only=True):
     effect: Effect = Effect.NONE
     note: str = ""
     """An exception, such as an engine on which the setting does not act."""
+    engines: str = "process, Docker"
+    """The engines on which it acts."""
     operator: str = ""
     """The server's setting that is the default, so that `default` is the default of that setting."""
     of: str = ""
@@ -63,6 +78,11 @@ class AdvancedSetting(Struct, frozen=True, kw_only=True):
         return self.effect in EFFECTS_OF_WINDLASS
 
     @property
+    def type_in_words(self) -> str:
+        """The type of the value, such as `integer, 0 to 3600`."""
+        return type_in_words(self.type)
+
+    @property
     def meaning(self) -> str:
         sentences = [self.about, EFFECT_SENTENCES[self.effect], *([self.note] if self.note else [])]
         if self.operator:
@@ -73,6 +93,34 @@ class AdvancedSetting(Struct, frozen=True, kw_only=True):
     def annotation(self) -> Any:
         marks = {"x-acts": self.effect} if self.acts else {"x-without-effect": True}
         return Annotated[self.type, Meta(description=self.meaning, extra_json_schema=marks)]
+
+
+def type_in_words(annotation: Any) -> str:
+    """Returns the type of an annotation as a reader of JSON calls it."""
+    return _words_of(type_info(annotation))
+
+
+def _words_of(info: Type) -> str:
+    match info:
+        case Metadata(type=inner):
+            return _words_of(inner)
+        case UnionType(types=types):
+            return " or ".join(_words_of(one) for one in types)
+        case LiteralType(values=values):
+            return "one of " + ", ".join(map(str, values))
+        case IntType(ge=least, le=most) if least is not None and most is not None:
+            return f"integer, {least} to {most}"
+        case BoolType():
+            return "true or false"
+        case StrType():
+            return "text"
+        case NoneType():
+            return "null"
+        case ListType(item_type=item):
+            return f"list of {_words_of(item)}s"
+        case DictType():
+            return "object of texts"
+    return type(info).__name__.removesuffix("Type").lower()
 
 
 class SettingsOfKind(Struct, frozen=True, eq=False):
