@@ -36,7 +36,8 @@ from windlass.control.request.stage_placement import give_stages
 from windlass.control.services.actions import SERVICE_ACTIONS, Accepted, action_name, was_begun, with_group
 from windlass.control.services.clusters import give_queue, shown_fields
 from windlass.control.services.project_deployment_rules import apply_rule, rule_for
-from windlass.control.services.services import freshness, whole_statuses
+from windlass.control.services.services import whole_statuses
+from windlass.control.variables.current_services import are_current
 from windlass.core.declare.document import Document
 from windlass.core.declare.queries import Removal
 from windlass.core.declare.resource import Spec
@@ -332,11 +333,8 @@ async def _freshness(
     if date is None:
         return "NEVER_DEPLOYED"
     rows = {row.id: row for row in await services_of(ctx, reads, environment)}
-    words: set[str] = set()
-    share = FairShare()
-    for status in statuses:
-        if status.id in rows:
-            words.add(await freshness(ctx, reads, rows[status.id], status))
-        if not isinstance(reads, Tx):  # in a change, nothing else can run
-            await share.pause()
-    return "UP_TO_DATE" if words <= {"UP_TO_DATE"} else "OUT_OF_DATE"
+    known = [(rows[status.id], status) for status in statuses if status.id in rows]
+    if any(status.deployed_at is None or status.state.endswith("_ERROR") for _, status in known):
+        return "OUT_OF_DATE"
+    deployed = ((row, status.digest) for row, status in known)
+    return "UP_TO_DATE" if await are_current(ctx, reads, environment, deployed) else "OUT_OF_DATE"

@@ -207,7 +207,7 @@ def _hashed_names(kind: AnyKind, id: str, name: str) -> tuple[str, ...]:
 
 
 async def _counted_services(ctx: Context, reads: Reads, service: Row) -> _CountedServices:
-    families = _counted_families(ctx)
+    families = counted_families(ctx)
     if not isinstance(reads, Tx):
         return _CountedServices(ctx, await reads.tree.marks(service.id, families))
     versions = await reads.tree.versions(service.id, families)
@@ -247,7 +247,7 @@ async def used_as_deployed(ctx: Context, reads: Reads, service: Row, digest: str
 async def _was_current(ctx: Context, reads: Reads, service: Row, digest: str) -> bool:
     """Returns whether a digest in the former format, without a digest for each level, is current."""
     sha, new, rest = digest.partition(".")
-    counted = _counted_families(ctx)
+    counted = counted_families(ctx)
     families = [*(family.name for family in _KINDS), *counted]
     marks = await reads.tree.marks(service.id, families) if _takes_variables(ctx, service) else []
     if new:  # otherwise the digest was made when every database counted
@@ -261,7 +261,7 @@ def _parse(sha: str, rest: str) -> Digest:
     return Digest(sha, used, missing)
 
 
-def _counted_families(ctx: Context) -> list[str]:
+def counted_families(ctx: Context) -> list[str]:
     """Returns the families of services whose changes affect the services that use their variables."""
     return [family for family, kind in ctx.kinds.items() if kind.is_counted]
 

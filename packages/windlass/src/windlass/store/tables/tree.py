@@ -61,6 +61,10 @@ WITH RECURSIVE above (id, parent, depth) AS (
 SELECT above.id, tally.next, tally.live, tally.edits
 FROM above JOIN tally ON tally.parent = above.id AND tally.family IN ({places(_MAX_MARKED, first=2)})
 ORDER BY above.depth, tally.family"""
+VERSIONS_BELOW: Final = """
+SELECT tally.parent, tally.next, tally.live, tally.edits
+FROM resource JOIN tally ON tally.parent = resource.id
+WHERE resource.parent = $1 AND tally.family IN ($2, $3) ORDER BY tally.parent, tally.family"""
 TAGS: Final = "SELECT id, tag FROM resource WHERE parent = $1 AND family IN ($2, $3)"
 BELOW: Final = """
 WITH RECURSIVE below (id) AS (
@@ -125,6 +129,13 @@ class ResourceTree(Table):
             versions[level] = (*versions.get(level, ()), next, live, edits)
             lengths[level] += live
         return {level: version for level, version in versions.items() if lengths[level]}
+
+    async def versions_below(self, parent: str, families: tuple[str, str]) -> dict[str, tuple[int, ...]]:
+        """Returns the same for each child of a resource, with one statement."""
+        versions: dict[str, tuple[int, ...]] = {}
+        for id, next, live, edits in await self._session.all(VERSIONS_BELOW, parent, *families):
+            versions[id] = (*versions.get(id, ()), next, live, edits)
+        return versions
 
     async def tags(self, parent: str, families: tuple[str, str]) -> list[tuple[str, str]]:
         """Returns id and tag of all resources of these families in a parent."""
