@@ -1,4 +1,5 @@
-"""The shop of the manual as one thing: in stages, cloned, changed, rolled back, exported and rebuilt."""
+"""The shop of the manual as one thing: in stages, cloned, changed, rolled back, put to sleep, exported and
+rebuilt."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from tests.engines.standins import official_images
 from tests.marks import nightly, slow
 from tests.repositories import Repository
 from tests.story.shop import FILES
+from tests.story.turned_clock import TurnedClock
 from tests.terraform_exports.configuration import Configuration
 from tests.terraform_exports.pictures import picture
 from tests.terraform_exports.provider import Provider
@@ -90,6 +92,34 @@ class Shop:
         assert answer.status == 200, answer
         return answer.text
 
+    async def sleep(self, clock: TurnedClock) -> None:
+        """Lets the application sleep without requests. Its owner says that nothing else calls it."""
+        web = f"/application/{await self.web()}"
+        settings = {"windlass.sleep.after_minutes": 15, "windlass.sleep.although_called": True}
+        await self.call("PUT", f"{web}/advancedSettings", settings)
+        await self.windlass.installation.sleepers.look()
+        clock.turn(16 * 60)
+
+        async def asleep() -> bool:
+            await self.windlass.installation.sleepers.look()
+            return bool((await self.call("GET", f"{web}/status"))["sleeping"])
+
+        await until(asleep)
+        assert await self.states() == {"db": "DEPLOYED", "web": "STOPPED"}
+
+    async def is_awake(self) -> bool:
+        return await self.states() == {"db": "DEPLOYED", "web": "DEPLOYED"}
+
+    async def states(self) -> dict[str, str]:
+        """The states of the services that have instances."""
+        shown = (await self.call("GET", f"{self.path}/services"))["results"]
+        kinds = {"DATABASE": "database", "APPLICATION": "application"}
+        return {
+            one["name"]: (await self.call("GET", f"/{kind}/{one['id']}/status"))["deployment_state"]
+            for one in shown
+            if (kind := kinds.get(one["service_type"]))
+        }
+
     async def picture(self) -> Any:
         seen = await picture(lambda path: self.call("GET", path), self.path)
         return {name: value for name, value in seen.items() if name != "environment"}
@@ -107,10 +137,13 @@ async def there(request: pytest.FixtureRequest) -> AsyncIterator[Place]:
 
 
 @pytest.mark.timeout(300)
-async def test_the_shop_is_arranged_cloned_changed_rolled_back_exported_and_rebuilt(there: Place) -> None:
+async def test_the_shop_is_arranged_cloned_changed_rolled_back_put_to_sleep_exported_and_rebuilt(
+    there: Place,
+) -> None:
+    clock = TurnedClock()
     repository = Repository(there.beside / "shop").put(FILES)
     repository.commit("A shop")
-    async with there.windlass() as windlass:
+    async with there.windlass(clock=clock) as windlass:
         organization = (await windlass.call("GET", "/organization"))["id"]
         project = await windlass.call("POST", f"/organization/{organization}/project", {"name": "shop"})
         made = await windlass.call("POST", f"/project/{project['id']}/environment", {"name": "production"})
@@ -136,6 +169,10 @@ async def test_the_shop_is_arranged_cloned_changed_rolled_back_exported_and_rebu
         await again.deploy()
         assert await again.page() == GOODS.format(1, "${a}")
         assert await shop.page() == GOODS.format(1, "${a}")
+
+        await shop.sleep(clock)
+        assert await shop.page() == GOODS.format(1, "${a}")
+        await until(shop.is_awake)
 
 
 async def change(shop: Shop) -> None:
