@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.asgi_sockets import opened, opening
 from tests.fakes.engine import FakeEngine
 from tests.world import World
 from windlass.core.words.events import Event
@@ -117,6 +118,19 @@ async def test_requests_and_long_connections_keep_it_awake(world: World, app: st
     assert await seen(world, app) == AWAKE
     await look(world, 15)
     assert await seen(world, app) == ASLEEP
+
+
+async def test_a_person_with_a_shell_in_it_keeps_it_awake(world: World, app: str):
+    await look(world)
+    async with opened(world, f"/application/{app}/exec"):
+        await look(world, 30)
+        assert await seen(world, app) == AWAKE
+    await look(world, 14)
+    assert await seen(world, app) == AWAKE
+    await look(world, 15)
+    assert await seen(world, app) == ASLEEP
+    async with opening(world, f"/application/{app}/exec") as socket:
+        assert "it sleeps, because it had no requests" in (await socket.answer()).message
 
 
 async def test_without_the_setting_no_service_sleeps(world: World):

@@ -128,7 +128,7 @@ class Sleepers:
         await self._note_uses(sleepers, uses)
         started_at = self._gateway_start(uses.age)
         for service, terms in sleepers.items():
-            if not _is_used(uses, service) and await self._is_due(service, terms, started_at):
+            if not self._is_used(uses, service) and await self._is_due(service, terms, started_at):
                 await self._put_to_sleep(service, terms)
 
     def _gateway_start(self, age: float) -> int:
@@ -144,10 +144,10 @@ class Sleepers:
         now, new = self._ctx.clock.now(), []
         for service in sleepers:
             traffic = uses.traffic.get(service)
-            if traffic is not None or _is_used(uses, service):
+            if traffic is not None or self._is_used(uses, service):
                 requests = traffic.requests if traffic else 0
                 before = self._seen.get(service)
-                last = now if _is_used(uses, service) else self._last_use(before, traffic, now)
+                last = now if self._is_used(uses, service) else self._last_use(before, traffic, now)
                 self._seen[service] = _SeenUse(requests, last)
                 if before is None or last > before.last:
                     new.append((service, last))
@@ -155,6 +155,12 @@ class Sleepers:
                 new.append((service, now))  # its time begins when this server first looks at it
         for first in range(0, len(new), _AT_ONCE):
             await self._ctx.store.write(partial(_note_uses, new[first : first + _AT_ONCE]))
+
+    def _is_used(self, uses: ServiceUses, service: str) -> bool:
+        """Returns whether a service has requests or connections now, or people work in its instances."""
+        traffic = uses.traffic.get(service)
+        is_active = traffic is not None and traffic.active > 0
+        return is_active or service in uses.of_elders or self._ctx.routing.sessions[service] > 0
 
     @staticmethod
     def _last_use(before: _SeenUse | None, traffic: ServiceTraffic | None, now: int) -> int:
@@ -199,12 +205,6 @@ class Sleepers:
         if await ctx.store.write(lambda tx: fall_asleep(tx, row, workload.deployment, terms.minutes)):
             line = f"Put to sleep: no requests for {terms.minutes} minutes. The next one wakes it"
             ctx.logs.write(service, ctx.clock.now(), line)
-
-
-def _is_used(uses: ServiceUses, service: str) -> bool:
-    """Returns whether a service has requests or connections now."""
-    traffic = uses.traffic.get(service)
-    return service in uses.of_elders or (traffic is not None and traffic.active > 0)
 
 
 async def _wake_all(services: Iterable[str], tx: Tx) -> list[str]:

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -107,6 +108,9 @@ class Routing(Locks):
         """Folders of the static sites that routers serve, by service."""
         self.sleepers: dict[str, SleepTerms] = {}
         """The services that this server's routers serve and that may sleep."""
+        self.sessions: Counter[str] = Counter()
+        """The number of commands and connections of people in the instances of each service, which keep it
+        awake."""
 
 
 class Context(Struct, frozen=True, kw_only=True):

@@ -70,11 +70,13 @@ class ExecutionSession:
         except EngineError as error:
             await self.end(str(error))
             raise Conflict(str(error)) from error
+        self._ctx.routing.sessions[self._service.id] += 1
 
     async def end(self, reason: str, exit_code: int | None = None) -> None:
         """Ends the command with all its processes. Idempotent."""
         execution, self.execution = self.execution, None
         if execution is not None:
+            self._ctx.routing.sessions[self._service.id] -= 1
             await execution.close()
         if self._has_begun:
             self._has_begun = False
@@ -197,6 +199,11 @@ async def _find_instance(ctx: Context, service: Row, serving: DeploymentRow | No
     if not named:
         if current:
             return min(current, key=lambda copy: (not copy.is_ready, copy.index))
+        if (await status_of(ctx.store.reads, service)).sleep:
+            raise Conflict(
+                f"Wake {name} first, with a request or `windlass redeploy {quote(name)}`: it sleeps, because "
+                "it had no requests"
+            )
         workload = await workload_of(ctx, serving.id) if serving else None
         raise Conflict(_why_no_instance(name, workload))
     for copy in [*current, *running]:
