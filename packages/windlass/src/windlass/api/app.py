@@ -35,6 +35,7 @@ from windlass.api.callers import Callers
 from windlass.api.executions import ExecutionSockets
 from windlass.api.git_requests import GitRequests
 from windlass.api.git_webhooks import GitWebhookRequests
+from windlass.api.later_lists import later_list_of
 from windlass.api.metrics import Metrics
 from windlass.api.pages import Pages, ServedPage
 from windlass.api.quota import StreamQuota
@@ -245,6 +246,10 @@ class App:
             self._callers.exempt(request)
         else:
             actor = await self._callers.identify(request)
+            if list_ := later_list_of(request):
+                if isinstance(actor, Failure):
+                    raise actor
+                return await list_.answer(self._ctx, actor)
             if not isinstance(actor, Failure):
                 refuse_unsupported(request.method, request.path)
         if self._executions.has(request.path):
