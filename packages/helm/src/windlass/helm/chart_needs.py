@@ -21,10 +21,10 @@ from windlass.helm.chart_error import ChartError
 from windlass.helm.chart_files import LOCK_FILE, ChartDependency, ChartDescription, read_lock
 from windlass.helm.charts import ChartRepositoryReader, FetchedChart
 from windlass.helm.families.helm_repository import (
-    HTTPS,
     OCI_SCHEME,
     HelmRepository,
     HelmRepositoryConfig,
+    RepositoryWord,
     helm_repository,
 )
 from windlass.helm.repositories import repository_settings
@@ -99,5 +99,5 @@ async def _repository(ctx: Context, build_input: BuildInput, address: str) -> He
     for row in await ctx.store.reads.resources.of_parent(build_input.service.org, helm_repository.name):
         if row.read(HelmRepository).url == url:
             return repository_settings(ctx, row)
-    kind = "OCI_GENERIC_CR" if url.startswith(OCI_SCHEME) else HTTPS
+    kind: RepositoryWord = "OCI_GENERIC_CR" if url.startswith(OCI_SCHEME) else "HTTPS"
     return HelmRepository(name=url, kind=kind, url=url, config=HelmRepositoryConfig())

@@ -36,6 +36,7 @@ from windlass.engines.engine import (
     ignore_note,
     leave_immediately,
 )
+from windlass.engines.namespace_access import NamespaceCredential
 from windlass.engines.registries import PullRequest, RegistryLogin
 from windlass.engines.rollout.listeners import ListeningPort
 from windlass.engines.workload import (
@@ -73,6 +74,7 @@ from windlass.kubernetes.instances import (
 )
 from windlass.kubernetes.leftovers import Leftovers
 from windlass.kubernetes.manifests import ClusterOptions
+from windlass.kubernetes.namespace_accounts import NamespaceAccounts
 from windlass.kubernetes.notices import ChangeNotices
 from windlass.kubernetes.output_readers import OutputReaders
 from windlass.kubernetes.probing import Probing
@@ -120,6 +122,7 @@ class KubernetesEngine:
             self._notices.recovered,
         )
         self._generations = Generations(api, self._cache, options)
+        self._accounts = NamespaceAccounts(api, options)
         self._environments = NamespaceObjects(api, self._cache, options)
         self._runs = Runs(api, self._cache, options, self._generations, self._environments)
         self._leftovers = Leftovers(api, self._cache, self._generations, self._runs, options)
@@ -185,6 +188,13 @@ class KubernetesEngine:
 
     async def volume_sizes(self) -> Mapping[str, int]:
         return {}
+
+    async def namespace_credential(
+        self, environment: str, org: str, *, seconds: float, has_whole_cluster: bool
+    ) -> NamespaceCredential:
+        return await self._accounts.credential(
+            environment, org, seconds=seconds, has_whole_cluster=has_whole_cluster
+        )
 
     # Images
 
