@@ -206,6 +206,7 @@ NOT_THESE = {
     "at": NO_MOMENTS,
     "until": NO_MOMENTS,
     "search": ("x" * 1025,),
+    "chartName": ("/a", "a b", "a:1", "x" * 256),
     "imageName": ("Acme", "a b", "a:1", "/a", "x" * 256),
     **dict.fromkeys(
         ("access", "follow", "skipReconcile", "toUpdate", "resources_only"), ("", "maybe", "2", "null")

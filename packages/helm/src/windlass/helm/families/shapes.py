@@ -34,7 +34,9 @@ from windlass.core.declare.spec import Chosen
 from windlass.core.declare.traits import CommitId
 
 MAX_VALUES_LENGTH: Final = 1_048_576
-"""Maximum length of a file of values, in characters."""
+"""Maximum length of a file of values in a repository, in characters."""
+MAX_TEXT_LENGTH: Final = 524_288
+"""The same of a text in a request, whose whole body has a limit, too."""
 _CHART_NAME: Final = shaped(
     r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*\Z",
     "must be the name of a chart, such as redis",
@@ -122,7 +124,7 @@ class ChartValues(Spec):
     content: Annotated[
         str,
         Meta(
-            max_length=MAX_VALUES_LENGTH,
+            max_length=MAX_TEXT_LENGTH,
             description="YAML. `qovery.env.KEY` stands for the value of the variable or secret KEY",
             extra={"several_lines": True},
         ),
