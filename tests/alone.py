@@ -24,8 +24,18 @@ from packaging.utils import canonicalize_name
 from tests.source import ROOT
 from tests.suites import PACKAGES, closure, project
 
-TOOLS: Final = ("pytest", "pytest-timeout", "pytest-xdist", "anyio", "hypothesis", "joserfc", "uvloop")
-"""What suites need besides: the last three make tokens and examples, and the event loop of the tests."""
+TOOLS: Final = (
+    "pytest",
+    "pytest-timeout",
+    "pytest-xdist",
+    "anyio",
+    "hypothesis",
+    "joserfc",
+    "uvloop",
+    "hpack",
+)
+"""What suites need besides: the last four make examples and tokens, and are the event loop and the clients of
+HTTP/2 of the tests."""
 LOCK: Final = ROOT / "requirements/dev.lock"
 _ENTRY: Final = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==.*(?:\n[ #].*)*\n", re.MULTILINE)
 

@@ -35,6 +35,7 @@ from tests.gateway.routers.secure_town import (
 )
 from tests.gateway.routers.sites import made
 from tests.gateway.routers.town import SHOP, Heard, Town, reply, until
+from windlass.routers.router import Absence
 from windlass.routers.rules import RouteRules
 
 
@@ -333,6 +334,18 @@ async def test_pages_of_the_router_are_answered_on_http2(town: Town, caller: Htt
     assert said.status == 421, "the certificate of the connection is not valid for it"
     await town.shop(await town.instance())
     assert (await caller.ask(7)).status == 200
+
+
+async def test_streams_wait_for_a_sleeping_service(town: Town, caller: Http2Caller) -> None:
+    town.router.wake_with(lambda service: True)
+    await town.shop(absence=Absence.SLEEPING)
+    await caller.send(b"".join(caller.head(stream, head_of()) for stream in (1, 3, 5)))
+    await until(lambda: town.active() == 3)
+    await caller.reset(1)
+    await until(lambda: town.active() == 2)
+    await town.shop(await town.instance())
+    for stream in (3, 5):
+        assert (await caller.said(stream)).body == b"one"
 
 
 async def test_a_static_site_is_served_on_http2(town: Town, caller: Http2Caller, tmp_path: Path) -> None:
