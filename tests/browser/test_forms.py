@@ -137,6 +137,29 @@ def test_a_terraform_module_chooses_where_its_state_is_kept(
     assert [row["key"] for row in made["terraform_variables_source"]["tf_vars"]] == ["password"]
 
 
+def test_a_chart_is_created_with_its_values(server: Server, new_page: Callable[..., Page]) -> None:
+    environment = server.environment(project="Forms of charts")
+    page = new_page(f"/new?kind=helm&environment={environment}")
+    expect(page.get_by_label("Git repository")).to_be_checked()  # there is no chart repository
+    page.get_by_label("Chart repository").check()
+    expect(page.get_by_text("There is no chart repository yet")).to_be_visible()
+    page.get_by_role("button", name="Create only").click()
+    expect(page.get_by_text("Choose a repository.")).to_be_visible()
+    page.get_by_label("Git repository").check()
+    page.get_by_label("Repository", exact=True).fill("https://github.com/acme/charts.git")
+    page.get_by_label("Folder").fill("/redis")
+    page.get_by_role("textbox", name="Values").fill("replicaCount: 2")
+    page.get_by_label("A run ends after").fill("120")
+    page.get_by_role("button", name="Create only").click()
+    page.wait_for_url("**/helm/*")
+    made = server.call("GET", page.url.split("/console")[1])
+    assert (made["name"], made["timeout_sec"]) == ("redis", 120)
+    assert made["source"]["git_repository"]["root_path"] == "/redis"
+    assert made["values_override"]["file"]["raw"]["values"][0]["content"] == "replicaCount: 2"
+    page.goto(f"{page.url}/plan")
+    expect(page.get_by_role("button", name="Plan", exact=True).first).to_be_visible()
+
+
 def test_pasting_a_malformed_env_line_shows_an_error_with_its_line_number(
     server: Server, new_page: Callable[..., Page], repository: Repository
 ) -> None:
