@@ -20,7 +20,6 @@ from windlass.control.services.environments import services_of
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.settings.values import changed_in
-from windlass.families.database import database
 from windlass.families.domain import CustomDomain, domain
 from windlass.families.variable import Levelled, is_secret, secret, variable
 from windlass.store import Row, Tx
@@ -32,7 +31,7 @@ _NO_HOURS: Final = "The copy runs at all hours until it gets running hours of it
 _NO_DEPLOYMENTS: Final = "Deployments, builds and logs stay with the original: deploy the copy"
 
 
-class _Keyed(Struct):
+class _NamedByKey(Struct):
     key: str
 
 
@@ -41,7 +40,8 @@ class _Mounted(Struct):
 
 
 class _WithStorage(Struct):
-    storage: list[_Mounted] = field(default_factory=list)
+    storage: list[_Mounted] | int = field(default_factory=list)
+    """Volumes; of a database, the size of its own."""
 
 
 class _Undone(Exception):
@@ -124,7 +124,7 @@ async def _cloned_service(ctx: Context, tx: Tx, original: Row, copy: Row) -> Doc
 async def _variables(tx: Tx, level: Row) -> list[Document]:
     return [
         {
-            "key": row.read(_Keyed).key,
+            "key": row.read(_NamedByKey).key,
             "is_secret": is_secret(row.family),
             "variable_type": row.read(Levelled).variable_type,
         }
@@ -140,11 +140,11 @@ async def _rows(tx: Tx, level: Row) -> list[Row]:
 
 async def _not_cloned(tx: Tx, original: Row, copy: Row, *, is_environment: bool = False) -> list[Document]:
     named = None if is_environment else original
-    copied = {(row.family, row.read(_Keyed).key) for row in await _rows(tx, copy)}
+    copied = {(row.family, row.read(_NamedByKey).key) for row in await _rows(tx, copy)}
     lacking = [
-        _of(named, "SECRET" if is_secret(row.family) else "VARIABLE", row.read(_Keyed).key, _NOT_SEEN)
+        _of(named, "SECRET" if is_secret(row.family) else "VARIABLE", row.read(_NamedByKey).key, _NOT_SEEN)
         for row in await _rows(tx, original)
-        if (row.family, row.read(_Keyed).key) not in copied
+        if (row.family, row.read(_NamedByKey).key) not in copied
     ]
     if is_environment:
         return lacking
@@ -158,9 +158,10 @@ async def _not_cloned(tx: Tx, original: Row, copy: Row, *, is_environment: bool 
 
 def _data_of(service: Row) -> list[str]:
     """Returns the names of the parts of a service that have data: its volumes, or a database itself."""
-    if service.family == database.name:
+    storage = service.read(_WithStorage).storage
+    if isinstance(storage, int):
         return [name_of(service)]
-    return [volume.mount_point for volume in service.read(_WithStorage).storage]
+    return [volume.mount_point for volume in storage]
 
 
 def _of(service: Row | None, kind: str, name: str, reason: str) -> Document:
