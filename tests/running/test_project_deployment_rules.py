@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -138,3 +139,48 @@ def test_a_name_matches_itself_with_any_parts_replaced(name: str, places: list[i
         if place < len(letters):
             letters[place] = "?*"[place % 2]
     assert matches("".join(letters), name) is bool(name)
+
+
+WILDCARDS = ("", "*", "a*", "*b", "?", "a?", "*a*", "ab*", "b", "*-*")
+NAMES = ("a", "b", "ab", "ba", "aab", "a-b", "cc", "ABBA", "b-")
+RULE_MODES = ("STAGING", "PRODUCTION")
+
+
+def stands_for(wildcard: str, name: str) -> bool:
+    """Says slowly whether a name matches, by trying what a star may stand for."""
+    if not wildcard:
+        return not name
+    first, rest = wildcard[0], wildcard[1:]
+    if first == "*":
+        return any(stands_for(rest, name[length:]) for length in range(len(name) + 1))
+    return bool(name) and first in {"?", name[0]} and stands_for(rest, name[1:])
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_after_any_changes_of_rules_the_first_that_matches_applies(ruled: Ruled, seed: int):
+    """A model keeps the rules in their order, while they are added, moved, changed and deleted."""
+    chance, world = random.Random(seed), ruled.world
+    model: list[tuple[str, str, str]] = []
+    for number in range(24):
+        deed = chance.choice(("add", "add", "order", "change", "delete"))
+        if deed == "add" or not model:
+            wildcard, mode = chance.choice(WILDCARDS), chance.choice(RULE_MODES)
+            model.append((await ruled.add(f"rule {number}", wildcard, mode=mode), wildcard, mode))
+        elif deed == "order":
+            chance.shuffle(model)
+            order = {"project_deployment_rule_ids_in_order": [id for id, _, _ in model]}
+            assert (await world.put(f"{ruled.path}/order", order)).status == 200
+        elif deed == "change":
+            place, wildcard = chance.randrange(len(model)), chance.choice(WILDCARDS)
+            id, _, mode = model[place]
+            body = {"name": f"rule {number}", "wildcard": wildcard, "mode": mode, "cluster_id": ruled.cluster}
+            assert (await world.put(f"{ruled.path}/{id}", body)).status == 200
+            model[place] = (id, wildcard, mode)
+        else:
+            id, _, _ = model.pop(chance.randrange(len(model)))
+            assert (await world.delete(f"{ruled.path}/{id}")).status == 204
+        name = chance.choice(NAMES)
+        made = await world.post(f"/project/{ruled.id}/environment", {"name": name})
+        matching = (mode for _, wildcard, mode in model if stands_for(wildcard.casefold(), name.casefold()))
+        assert made["mode"] == next(matching, "DEVELOPMENT"), (name, model)
+        assert (await world.delete(f"/environment/{made['id']}")).status == 204
