@@ -45,6 +45,8 @@ _HISTORY: Final = "20"
 """Number of revisions that Helm keeps."""
 _RENAMED: Final = {"--atomic": "--rollback-on-failure"}
 """Options that Helm 4 has under another name."""
+_LEFT_OUT: Final = "--debug"
+"""An option that makes Helm write the manifests of Secrets into its output, which is a log."""
 _HEALTHY: Final = frozenset({"deployed", "failed", "superseded", "uninstalled"})
 """States in which Helm accepts an upgrade."""
 _REMOVING: Final = "uninstalling"
@@ -234,7 +236,7 @@ class HelmRun:
         # The number of pods is not a change of somebody else that would have to be kept.
         if self._was_paused and "--force-conflicts" not in request["arguments"]:
             words.append("--force-conflicts")
-        arguments = [_RENAMED.get(argument, argument) for argument in request["arguments"]]
+        arguments = options_of_program(request["arguments"])
         return [*words, *arguments, *([] if has_limit else [f"--history-max={_HISTORY}"])]
 
     def _values_file(self, index: int, path: str) -> Path:
@@ -393,6 +395,12 @@ class HelmRun:
         )
         self._pass_on()
         return self._process
+
+
+def options_of_program(arguments: Sequence[str]) -> list[str]:
+    """Returns the options that a service asks for, as this version of Helm has them."""
+    wanted = [argument for argument in arguments if argument.partition("=")[0] != _LEFT_OUT]
+    return [_RENAMED.get(argument, argument) for argument in wanted]
 
 
 def hint_for(output: str) -> str:
