@@ -28,6 +28,43 @@ def test_a_service_and_its_environment_are_copied(
     expect(page.locator("tbody tr")).to_have_count(2)
 
 
+def test_a_clone_shows_what_comes_along_before_it_is_made(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    environment = server.environment(project="Shown")
+    app = server.application(environment, repository, "shown")
+    server.call("POST", f"/application/{app}/environmentVariable", {"key": "COLOUR", "value": "red"})
+    server.call(
+        "PATCH", f"/application/{app}", {"storage": [{"type": "FAST_SSD", "size": 1, "mount_point": "/data"}]}
+    )
+    page = new_page(f"/environment/{environment}")
+    page.locator("summary.icon-only").first.click()
+    page.get_by_role("button", name="Clone").click()
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_role("button", name="Show what comes along").click()
+    for text in ("COLOUR", "default-applications", "/data", "Data is not copied"):
+        expect(dialog).to_contain_text(text)
+    services = server.call("GET", f"/environment/{environment}/services")["results"]
+    assert [one["name"] for one in services] == ["shown"]
+
+
+def test_the_history_of_a_variable_says_from_what_to_what(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    app = server.application(server.environment(project="Told"), repository, "told")
+    path = f"/application/{app}/environmentVariable"
+    variable = server.call("POST", path, {"key": "COLOUR", "value": "red"})["id"]
+    server.call("PATCH", f"{path}/{variable}", {"value": "blue"})
+    page = new_page(f"/application/{app}/variables")
+    row = page.locator("tr", has_text="COLOUR")
+    row.locator("summary").click()
+    row.get_by_role("button", name="Who changed it").click()
+    dialog = page.locator("dialog[open]")
+    expect(dialog.locator("tbody tr")).to_have_count(2)
+    expect(dialog.locator("tbody tr").first).to_contain_text("red blue")
+    expect(dialog).to_contain_text("operator")
+
+
 def test_an_environment_is_saved_as_terraform_files(server: Server, new_page: Callable[..., Page]) -> None:
     environment = server.environment(project="Saved")
     page = new_page(f"/environment/{environment}")
