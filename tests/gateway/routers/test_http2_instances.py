@@ -45,8 +45,11 @@ def head(stream: int, *fields: tuple[str, str], ends: bool = False, status: str 
 class FrameInstance:
     """Answers each request with the same frames, as soon as its head has come."""
 
-    def __init__(self, answer: Answer, *, grants: bool = True) -> None:
-        self.answer, self._grants = answer, grants
+    def __init__(self, answer: Answer, *, grants: bool = True, obeys: bool = True) -> None:
+        """`grants`: whether the windows of requests grow. `obeys`: whether answers keep to their windows."""
+        self.answer, self._grants, self._obeys = answer, grants, obeys
+        self._windows: dict[int, int] = {}
+        self._granted = asyncio.Event()
         self.heads: list[list[tuple[str, str]]] = []
         self.bodies: dict[int, bytes] = {}
         self.connections = 0
@@ -59,6 +62,8 @@ class FrameInstance:
     async def _serve(self, reader: asyncio.StreamReader, out: asyncio.StreamWriter) -> None:
         self.connections += 1
         decoder = Decoder()
+        tasks: set[asyncio.Future[None]] = set()
+        self._windows = {0: 65_535}
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             assert await reader.readexactly(len(PREFACE)) == PREFACE
             out.write(frame(SETTINGS))
@@ -69,16 +74,34 @@ class FrameInstance:
                 if start[3] == HEADERS:
                     decoded: object = decoder.decode(content)
                     self.heads.append(decoded)  # type: ignore[arg-type]
-                    for at in range(0, len(data := self.answer(stream)), 16_000):
-                        out.write(data[at : at + 16_000])
-                        await out.drain()
-                        self.written += 16_000
+                    tasks.add(asyncio.ensure_future(self._write(out, self.answer(stream), stream)))
+                elif start[3] == WINDOW_UPDATE:
+                    self._windows[stream] = self._windows.get(stream, 0) + int.from_bytes(content)
+                    self._granted.set()
                 elif start[3] == DATA:
                     self.bodies[stream] = self.bodies.get(stream, b"") + content
                     if self._grants and content:
                         size = len(content).to_bytes(4)
                         out.write(frame(WINDOW_UPDATE, 0, 0, size) + frame(WINDOW_UPDATE, 0, stream, size))
         out.transport.abort()
+        for task in tasks:
+            task.cancel()
+
+    async def _write(self, out: asyncio.StreamWriter, data: bytes, stream: int) -> None:
+        at = 0
+        while at < len(data):
+            size = 9 + int.from_bytes(data[at : at + 3])
+            if self._obeys and data[at + 3] == DATA:
+                while min(self._windows[0], 262_144 + self._windows.get(stream, 0)) < size:
+                    self._granted.clear()
+                    await self._granted.wait()
+                for window in (0, stream):
+                    self._windows[window] = self._windows.get(window, 0) - (size - 9)
+            out.write(data[at : at + size])
+            at += size
+            self.written += size
+            with contextlib.suppress(ConnectionError):
+                await out.drain()
 
 
 @contextlib.asynccontextmanager
@@ -210,9 +233,26 @@ async def test_a_slow_client_holds_back_an_instance_that_speaks_http2(town: Town
         while shop.written != before:
             before = shop.written
             await asyncio.sleep(0.2)
-        assert sum(town.router._shared.connections._unsent.values()) < 2_000_000
+        assert shop.written < size, "the rest waits in the instance"
         caller.out.transport.resume_reading()  # type: ignore[attr-defined]
         assert len((await caller.said()).body) == size // 16_000 * 16_000
+
+
+async def test_an_instance_that_sends_more_than_its_window_is_cut_off(town: Town) -> None:
+    """Otherwise the router would have to keep what a slow client does not take."""
+
+    def much(stream: int) -> bytes:
+        return head(stream) + frame(DATA, 0, stream, b"x" * 16_000) * 2000 + frame(DATA, END_STREAM, stream)
+
+    async with instance_of(town, much, obeys=False):
+        caller = await town.caller()
+        caller.out.transport.pause_reading()  # type: ignore[attr-defined]
+        await caller.send(request())
+        (peer,) = town.router._shared.peers.values()
+        await until(lambda: peer.active)
+        await until(lambda: not peer.active)
+        caller.out.transport.resume_reading()  # type: ignore[attr-defined]
+        assert not (await caller.rest()).endswith(b"0\r\n\r\n")
 
 
 async def test_an_instance_that_grants_no_window_holds_back_its_client(town: Town) -> None:

@@ -71,6 +71,7 @@ class Http2Instance(asyncio.Protocol):
         "_is_request_open",
         "_left",
         "_raw",
+        "_receive_window",
         "_received",
         "_shared",
         "_stream",
@@ -107,6 +108,7 @@ class Http2Instance(asyncio.Protocol):
         self._has_answer = self._answer_chunks = False
         """Whether the final head of the answer has come, and whether its body goes on in chunks."""
         self._is_reading = True
+        self._receive_window = _WINDOW_BYTES
         self._granted = self._granted_to_stream = 0
         """Numbers of received bytes for which the instance has got no new windows."""
 
@@ -164,10 +166,8 @@ class Http2Instance(asyncio.Protocol):
         if (self._block is not None) is not (kind == frames.CONTINUATION):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a header block is not continued")
         check_size(received)
-        if kind not in _KINDS_WITH_CONTENT and not self._allowance.take(
-            cost_of_control_frame(len(content)), self._shared.now
-        ):
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many control frames")
+        if kind not in _KINDS_WITH_CONTENT:
+            self._take_control(len(content))
         if kind == frames.DATA:
             self._take_data(received)
         elif kind in {frames.HEADERS, frames.CONTINUATION}:
@@ -191,6 +191,10 @@ class Http2Instance(asyncio.Protocol):
                 self._raw.close()
         elif kind == frames.PUSH_PROMISE:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "push is not permitted")
+
+    def _take_control(self, size: int) -> None:
+        if not self._allowance.take(cost_of_control_frame(size), self._shared.now):
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many control frames")
 
     @property
     def _is_busy(self) -> bool:
@@ -223,6 +227,7 @@ class Http2Instance(asyncio.Protocol):
         self._block = None
         fields = self._decoder.decode(block)
         if begun.stream != self._stream or not self._is_busy:
+            self._take_control(len(block))
             return
         is_last = bool(begun.flags & frames.END_STREAM)
         if self._has_answer:
@@ -258,6 +263,9 @@ class Http2Instance(asyncio.Protocol):
 
     def _take_data(self, received: Http2Frame) -> None:
         size = len(received.content)
+        self._receive_window -= size
+        if self._receive_window < 0:
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "the instance sends more than its window")
         data = without_padding(received)
         is_last = bool(received.flags & frames.END_STREAM)
         self._granted += size
@@ -287,6 +295,7 @@ class Http2Instance(asyncio.Protocol):
             return
         if self._granted >= _WINDOW_BYTES // 2:
             self._grant(self._granted, stream=0)
+            self._receive_window += self._granted
             self._granted = 0
         if self._granted_to_stream >= _WINDOW_BYTES // 2 and self._is_busy:
             self._grant(self._granted_to_stream, stream=self._stream)
