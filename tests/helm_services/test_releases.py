@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.charts import FakeCharts, archive_of
 from tests.fakes.engine import FakeEngine
-from tests.helm_services.conftest import SOURCE, deployed, release_of, stored_chart
+from tests.helm_services.conftest import SOURCE, deployed, release_of, repository_of, stored_chart
 from tests.world import REPOSITORY, World, make_world
 from windlass.engines.workload import Workload
 from windlass.launch.helm import PAUSE, REMOVE, SHOW
@@ -128,6 +128,16 @@ async def test_charts_that_a_chart_of_git_needs_are_fetched_in_exact_versions(
     world.git.files = {"Chart.yaml": needs, **({"Chart.lock": lock} if lock else {})}
     status, told = await deployed(world, await release_of(world))
     assert (status, told[: len(message)]) == ("FAILED" if message else "SUCCEEDED", message)
+
+
+async def test_a_chart_that_is_needed_gets_no_login_of_the_organization(world: World, charts: FakeCharts):
+    charts.needs_login = True
+    await repository_of(world, config={"username": "ada", "password": "pw"})
+    needs = NEEDS.replace("VERSION", "1.2.3").replace("ADDRESS", "https://charts.example.com")
+    world.git.files = {"Chart.yaml": needs}
+    status, told = await deployed(world, await release_of(world))
+    assert status == "FAILED"
+    assert told.endswith("https://charts.example.com gives shop only with a login")
 
 
 async def test_a_difference_changes_nothing_and_is_no_version_to_go_back_to(world: World):

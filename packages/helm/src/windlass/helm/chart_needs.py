@@ -25,9 +25,8 @@ from windlass.helm.families.helm_repository import (
     HelmRepository,
     HelmRepositoryConfig,
     RepositoryWord,
-    helm_repository,
 )
-from windlass.helm.repositories import repository_settings
+from windlass.registries.refusals import Problem, RegistryFailure
 
 MAX_DESCRIPTION_BYTES: Final = 1024 * 1024
 _FOLDER: Final = "charts"
@@ -59,10 +58,16 @@ async def add_dependencies(
                 f"there, and its repository is no address that begins with https:// or {OCI_SCHEME}"
             )
         build_input.say(f"Fetching {needed.name} {exact.version} of {address}, which the chart needs")
-        reader = ChartRepositoryReader(
-            ctx, build_input.service.org, await _repository(ctx, build_input, address)
-        )
-        fetched = await reader.fetch(needed.name, exact.version)
+        reader = ChartRepositoryReader(ctx, build_input.service.org, _repository(address))
+        try:
+            fetched = await reader.fetch(needed.name, exact.version)
+        except RegistryFailure as failure:
+            if failure.problem not in {Problem.LOGIN, Problem.RIGHT}:
+                raise
+            raise ChartError(
+                f"Run `helm dependency build`, and commit the folder {_FOLDER}: {address} gives {needed.name} "
+                "only with a login"
+            ) from failure
         await in_thread(_keep, chart, needed.name, fetched)
 
 
@@ -92,12 +97,9 @@ def _keep(chart: Path, name: str, fetched: FetchedChart) -> None:
     (folder / f"{name}-{fetched.version}.tgz").write_bytes(fetched.archive)
 
 
-async def _repository(ctx: Context, build_input: BuildInput, address: str) -> HelmRepository:
-    """Returns the repository of the organization with this address, whose login it may need, or else one
-    without a login."""
+def _repository(address: str) -> HelmRepository:
+    """Returns the repository at an address, without a login: logins of the organization are for services that
+    name them, which not everybody may do."""
     url = address.rstrip("/")
-    for row in await ctx.store.reads.resources.of_parent(build_input.service.org, helm_repository.name):
-        if row.read(HelmRepository).url == url:
-            return repository_settings(ctx, row)
     kind: RepositoryWord = "OCI_GENERIC_CR" if url.startswith(OCI_SCHEME) else "HTTPS"
     return HelmRepository(name=url, kind=kind, url=url, config=HelmRepositoryConfig())
