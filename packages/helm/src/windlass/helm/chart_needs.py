@@ -65,8 +65,8 @@ async def add_dependencies(
             if failure.problem not in {Problem.LOGIN, Problem.RIGHT}:
                 raise
             raise ChartError(
-                f"Run `helm dependency build`, and commit the folder {_FOLDER}: {address} gives {needed.name} "
-                "only with a login"
+                f"Run `helm dependency build`, and commit the folder {_FOLDER}: {address} gives "
+                f"{needed.name} only with a login"
             ) from failure
         await in_thread(_keep, chart, needed.name, fetched)
 
