@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -92,6 +93,34 @@ async def test_a_service_without_requests_sleeps_until_the_next_one(world: World
     await wake(world, app)
     assert await seen(world, app) == AWAKE
     assert all(route.endpoints for route in world.router.routes[app])
+
+
+async def test_held_requests_go_on_only_once_an_instance_is_ready(world: World, app: str):
+    await look(world)
+    await look(world, 15)
+    world.probes.problem = "it is still starting"
+    waking = asyncio.create_task(wake(world, app))
+    while not await world.engine.all():
+        await asyncio.sleep(0.01)
+    await routed(world)
+    assert {(route.absence, route.endpoints) for route in world.router.routes[app]} == {
+        (Absence.SLEEPING, ())
+    }
+    assert await seen(world, app) == ("STOPPED", True, 1)
+    world.probes.problem = ""
+    await waking
+    assert await seen(world, app) == AWAKE
+    assert all(route.endpoints for route in world.router.routes[app])
+
+
+async def test_nothing_is_put_to_sleep_while_its_engine_is_away(world: World, app: str):
+    await look(world)
+    world.engine.away = True
+    await look(world, 15)
+    world.engine.away = False
+    assert await seen(world, app) == AWAKE
+    await look(world)
+    assert await seen(world, app) == ASLEEP
 
 
 async def test_it_is_stopped_and_sleeping_in_both_vocabularies(world: World, app: str):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.free_ports import free_port
+from tests.gateway.routers.http2_caller import caller_of, head_of, make_http2_town
 from tests.gateway.routers.town import SHOP, Caller, Heard, Town, calling, make_town, request, route, until
 from windlass.routers.builtin import held_requests
 from windlass.routers.router import Absence, Listen
@@ -103,6 +104,17 @@ async def test_a_websocket_waits_too(town: SleepyTown):
     await town.shop(await town.instance("echo", switch))
     assert (await caller.said()).status == 101
     assert await caller.reader.readexactly(4) == b"ping"
+
+
+async def test_a_stream_of_http2_waits_too():
+    async with make_http2_town() as town, caller_of(town) as caller:
+        town.router.wake_with(lambda service: True)
+        await town.shop(absence=Absence.SLEEPING)
+        waits = asyncio.create_task(caller.ask(1, head_of("/", "GET", SHOP)))
+        await until(lambda: town.active() == 1)
+        await town.shop(await town.instance("woken"))
+        said = await waits
+        assert (said.status, said.body) == (200, b"woken")
 
 
 async def test_a_person_sees_a_page_that_reloads_itself_if_it_takes_long(town: SleepyTown):

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
+from windlass.base.fair_share import FairShare
 from windlass.base.log import log
 from windlass.control.background.sleep_reasons import why_awake
 from windlass.control.context.context import Context, SleepTerms
@@ -127,7 +128,9 @@ class Sleepers:
             return
         await self._note_uses(sleepers, uses)
         started_at = self._gateway_start(uses.age)
+        share = FairShare()
         for service, terms in sleepers.items():
+            await share.pause()
             if not self._is_used(uses, service) and await self._is_due(service, terms, started_at):
                 await self._put_to_sleep(service, terms)
 
@@ -141,8 +144,9 @@ class Sleepers:
 
     async def _note_uses(self, sleepers: Mapping[str, SleepTerms], uses: ServiceUses) -> None:
         """Stores the last uses that are new."""
-        now, new = self._ctx.clock.now(), []
+        now, new, share = self._ctx.clock.now(), [], FairShare()
         for service in sleepers:
+            await share.pause()
             traffic = uses.traffic.get(service)
             if traffic is not None or self._is_used(uses, service):
                 requests = traffic.requests if traffic else 0
@@ -188,7 +192,7 @@ class Sleepers:
             await ctx.store.reads.statuses.get(service),
         )
         workload = await workload_of(ctx, status.serving if status else None)
-        if row is None or workload is None:
+        if row is None or workload is None or (await ctx.places.of(service)).engine.is_unavailable:
             return
         try:
             reason = await why_awake(ctx, row, workload, terms)
