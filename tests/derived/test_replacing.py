@@ -73,7 +73,8 @@ def in_line(family: Family, body: dict[str, Any]) -> dict[str, Any]:
     body.pop("limited_to", None)
     values = ((body.get("values_override") or {}).get("file") or {}).get("git") or {}
     for source in (body, body.get("terraform_files_source", {}), body.get("source") or {}, values):
-        source.get("git_repository", {}).pop("git_token_id", None)
+        if isinstance(source, dict):  # that of an application is a word
+            source.get("git_repository", {}).pop("git_token_id", None)
     return body
 
 
