@@ -14,7 +14,7 @@ from tests.engines.stations import until
 from tests.kubernetes.stations import Told, engine_on, web
 from tests.kubernetes.stub_cluster import StubCluster, refusal, stub_cluster
 from windlass.base.addresses import Reach
-from windlass.engines.engine import EngineError, EngineUnavailable
+from windlass.engines.engine import EngineError, EngineUnavailable, NotReady
 from windlass.kubernetes import watch
 from windlass.kubernetes.api import MAX_LINE_BYTES, ClusterApi, ClusterRefusal, ClusterUnavailable
 from windlass.kubernetes.documents import KubeObject
@@ -220,3 +220,63 @@ async def _is(value: Any) -> Any:
 async def _is_count(engine: Any, service: str, count: int) -> bool:
     await asyncio.sleep(0)
     return len((await engine.observe(service)).instances) == count
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (
+            {"waiting": {"reason": "ErrImagePull", "message": "shop/web:1: not found"}},
+            "^Correct the name of the image.*. web was not started$",
+        ),
+        (
+            {"waiting": {"reason": "CreateContainerConfigError", "message": "no such key"}},
+            "^Correct the image or the start command.*no such key",
+        ),
+    ],
+)
+async def test_a_reason_that_waiting_does_not_change_ends_the_wait_at_once(cluster, tmp_path, state, words):
+    cluster.starts = False
+    noted: list[str] = []
+
+    async def note(reason: str) -> None:
+        noted.append(reason)
+
+    async with engine_on(cluster, tmp_path / "engine") as engine:
+        it = web(patience=1000.0)
+        applying = asyncio.ensure_future(engine.apply(it, 1))
+        await until(lambda: _is(cluster.all("pods")))
+        metadata = cluster.all("pods")[0]["metadata"]
+        status = {"name": "app", "state": state}
+        cluster.change("pods", metadata["namespace"], metadata["name"], containerStatuses=[status])
+        await applying
+        with pytest.raises(NotReady, match=words):
+            await engine.wait_until_ready(it, 1, note)
+    assert len(noted) == 1
+
+
+async def test_a_missing_node_is_told_at_once_and_waited_for(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr("windlass.kubernetes.instances._PLACEMENT_MS", 0)
+    cluster.starts = False
+    told = asyncio.Event()
+
+    async def note(reason: str) -> None:
+        assert reason.startswith("Ask for less cpu or memory, or add a node")
+        told.set()
+
+    async with engine_on(cluster, tmp_path / "engine") as engine:
+        it = web()
+        applying = asyncio.ensure_future(engine.apply(it, 1))
+        await until(lambda: _is(cluster.all("pods")))
+        metadata = cluster.all("pods")[0]["metadata"]
+        message = "0/1 nodes are available: 1 Insufficient memory."
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        cluster.change("pods", metadata["namespace"], metadata["name"], conditions=[condition])
+        await applying
+        waiting = asyncio.ensure_future(engine.wait_until_ready(it, 1, note))
+        await told.wait()
+        assert not waiting.done()
+        cluster.starts = True
+        pod = cluster.objects["pods", metadata["namespace"], metadata["name"]]
+        cluster.put("pods", {**pod, "status": {"phase": "Pending"}})
+        await waiting

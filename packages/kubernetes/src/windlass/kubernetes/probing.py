@@ -10,7 +10,7 @@ from windlass.base.clock import Clock
 from windlass.engines.engine import EngineError, EngineUnavailable, InstanceEnded
 from windlass.engines.rollout.listeners import ListeningPort, listening_sockets, queued_at
 from windlass.engines.rollout.probes import run_probe, speaks_http
-from windlass.engines.workload import HealthProbe, Instance, ProbeKind
+from windlass.engines.workload import HealthProbe, Instance, Phase, ProbeKind
 
 if TYPE_CHECKING:
     from windlass.kubernetes.engine import KubernetesEngine
@@ -32,7 +32,9 @@ class Probing:
         return self._engine.clock
 
     async def copies(self, service: str) -> list[Instance]:
-        return list((await self._engine.observe(service)).instances)
+        """Returns the copies that have begun. Why others have not is told by `readiness`."""
+        seen = (await self._engine.observe(service)).instances
+        return [copy for copy in seen if copy.phase is not Phase.WAITING or copy.exit_code is not None]
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
         return await self._engine.execute(instance, command, timeout)
