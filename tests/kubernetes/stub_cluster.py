@@ -48,6 +48,8 @@ class StubCluster:
         """May answer a request in place of the server."""
         self.handler: Callable[[web.Request], Awaitable[web.StreamResponse]] = self.handle
         """Answers all requests."""
+        self.forbidden: set[str] = set()
+        """Resources for which reviews say that the account has no rights."""
         self.starts = True
         """Whether Pods begin by themselves."""
         self.server = ""
@@ -218,6 +220,9 @@ class StubCluster:
         if request.path in ("/readyz", "/version"):
             return web.json_response({"gitVersion": "v1.36.3", "major": "1", "minor": "36"})
         kind, namespace, name = _parse(request.path)
+        if kind == "selfsubjectaccessreviews":
+            asked = (await request.json())["spec"]["resourceAttributes"]["resource"]
+            return web.json_response({"status": {"allowed": asked not in self.forbidden}})
         if request.query.get("watch"):
             return await self._watch(request, kind)
         match request.method:

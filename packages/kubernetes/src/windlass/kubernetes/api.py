@@ -8,13 +8,17 @@ address.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from contextlib import asynccontextmanager, contextmanager, suppress
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import msgspec
+from msgspec import Struct
 
 from windlass.base.addresses import Reach, resolve
 from windlass.base.foreign_json import BadJson, read_json
@@ -42,6 +46,7 @@ _MAX_WAIT: Final = 10.0
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _AWAY_STATUSES: Final = frozenset({500, 502, 503, 504})
 _NO_PARAMS: Final[Mapping[str, str]] = {}
+_CLOSE_CHECKS, _CLOSE_PAUSE = 100, 0.01
 NOT_A_CLUSTER: Final = "Check the address: the API server of a Kubernetes cluster does not answer like this"
 
 
@@ -71,6 +76,17 @@ class ClusterRefusal(Exception):
         return self.status == 410
 
 
+class _VersionName(Struct, frozen=True, rename="camel"):
+    git_version: str = ""
+
+
+class ServerFacts(Struct, frozen=True, kw_only=True):
+    version: str
+    clock: float
+    """Its time in seconds since 1970; 0 if it does not tell."""
+    certificate_end: float
+
+
 class ClusterApi:
     """A client of one cluster. `name`: the cluster in messages."""
 
@@ -78,6 +94,7 @@ class ClusterApi:
         self._access, self._reach = access, allowed_addresses
         self._name = f"the cluster {name}" if name else "the Kubernetes cluster"
         self._session: aiohttp.ClientSession | None = None
+        self._sockets: WeakSet[socket.socket] = WeakSet()
         self._turns = asyncio.Semaphore(MAX_CALLS)
 
     @property
@@ -95,9 +112,17 @@ class ClusterApi:
         await self.close()
 
     async def close(self) -> None:
+        """Closes all connections at once. Otherwise, TLS would wait for the last message of the server."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+        for opened in [*self._sockets]:
+            with suppress(OSError):
+                opened.shutdown(socket.SHUT_RDWR)
+        for _ in range(_CLOSE_CHECKS):
+            if all(opened.fileno() == -1 for opened in self._sockets):
+                break
+            await asyncio.sleep(_CLOSE_PAUSE)
 
     async def get(self, path: str, type: type[T], params: Mapping[str, str] = _NO_PARAMS) -> T:
         return decode(await self.raw("GET", path, params=params), type)
@@ -158,6 +183,23 @@ class ClusterApi:
             f"{self._name} has too much to do"
         )  # pragma: no cover (the last attempt returns or raises)
 
+    async def about(self) -> ServerFacts:
+        """Returns what the API server says about itself, in its answer and with its certificate."""
+        with self._translated():
+            async with (
+                asyncio.timeout(REQUEST_TIMEOUT),
+                self._request("GET", "/version", _NO_PARAMS, None, "", REQUEST_TIMEOUT) as answer,
+            ):
+                transport = answer.connection.transport if answer.connection else None
+                shown = transport.get_extra_info("peercert") if transport else None
+                stamp = answer.headers.get("Date", "")
+                version = decode(await self._whole(answer, MAX_REASON_BYTES), _VersionName)
+        return ServerFacts(
+            version=version.git_version,
+            clock=parsedate_to_datetime(stamp).timestamp() if stamp else 0.0,
+            certificate_end=ssl.cert_time_to_seconds(shown["notAfter"]) if shown else 0.0,
+        )
+
     @asynccontextmanager
     async def stream(
         self, path: str, params: Mapping[str, str], *, silence: float | None
@@ -179,7 +221,7 @@ class ClusterApi:
 
         with self._translated():
             try:
-                socket = await self._open_session().ws_connect(
+                opened = await self._open_session().ws_connect(
                     self._access.server + path,
                     params=params,
                     headers={**self._headers(), "Accept": "*/*"},
@@ -194,9 +236,9 @@ class ClusterApi:
                     error.status, "", f"it opens no connection to the container ({error.status})"
                 ) from error
         try:
-            yield socket
+            yield opened
         finally:
-            await socket.close()
+            await opened.close()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -263,9 +305,16 @@ class ClusterApi:
 
             guard = Guard(self._reach, resolve)
             context: ssl.SSLContext = tls_context(self._access)
+
+            def open_socket(address: Any) -> socket.socket:
+                made = guard.opened(address)
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                self._sockets.add(made)
+                return made
+
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    ssl=context, resolver=guard, socket_factory=guard.opened, use_dns_cache=False, limit=0
+                    ssl=context, resolver=guard, socket_factory=open_socket, use_dns_cache=False, limit=0
                 ),
                 auto_decompress=False,
                 headers={

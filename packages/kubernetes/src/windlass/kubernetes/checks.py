@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Final
 
 from msgspec import Struct
 
 from windlass.base.addresses import Reach
-from windlass.engines.findings import Finding, fail, ok, warn
-from windlass.kubernetes import paths
+from windlass.engines.engine import EngineError
+from windlass.engines.findings import Finding, Level, fail, ok, warn
+from windlass.engines.provider import EngineReport
+from windlass.kubernetes import names, paths
 from windlass.kubernetes.access import ClusterAccess
 from windlass.kubernetes.api import ClusterApi, ClusterRefusal, ClusterUnavailable
-from windlass.kubernetes.documents import ObjectList
+from windlass.kubernetes.cluster import cluster_id
+from windlass.kubernetes.documents import ObjectList, Pod
+from windlass.kubernetes.instances import is_running
 
+_CONNECT_SECONDS: Final = 20.0
 OLDEST_VERSION: Final = (1, 34)
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _NEEDED: Final = (
@@ -39,6 +47,10 @@ class _ServerVersion(Struct, frozen=True, rename="camel"):
     minor: str = ""
 
 
+class _PodList(Struct, frozen=True):
+    items: list[Pod] = []
+
+
 class _ReviewStatus(Struct, frozen=True):
     allowed: bool = False
 
@@ -62,8 +74,45 @@ async def check_cluster(
         await api.close()
 
 
-async def cluster_version(api: ClusterApi) -> str:
-    return (await api.get("/version", _ServerVersion)).git_version
+async def refuse_unusable(access: ClusterAccess, allowed_addresses: Reach, name: str) -> str:
+    """Returns the id of a cluster. Raises EngineError if services cannot run there."""
+    api = ClusterApi(access, allowed_addresses, name)
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            for check in (_check_version, _check_rights):
+                finding = await check(api)
+                if finding.level is Level.FAIL:
+                    raise EngineError(f"{finding.advice}: {finding.found}")
+            return await cluster_id(api)
+    except TimeoutError as error:
+        raise EngineError(f"its API server does not answer within {_CONNECT_SECONDS:.0f} seconds") from error
+    except (ClusterUnavailable, ClusterRefusal) as error:
+        raise EngineError(str(error)) from error
+    finally:
+        await api.close()
+
+
+async def report_of(
+    access: ClusterAccess, allowed_addresses: Reach, name: str, installation: str
+) -> EngineReport:
+    """Returns the state of a cluster, and the number of running instances by service. Raises EngineError."""
+    api = ClusterApi(access, allowed_addresses, name)
+    try:
+        before = time.time()
+        facts = await api.about()
+        now = (before + time.time()) / 2
+        selector = {"labelSelector": names.selector(installation)}
+        pods = await api.get("/api/v1/pods", _PodList, selector)
+        return EngineReport(
+            title=f"Kubernetes {facts.version.removeprefix('v')}",
+            ahead=facts.clock - now if facts.clock else 0.0,
+            instances=Counter(pod.label(names.SERVICE) for pod in pods.items if is_running(pod)),
+            certificate_end=facts.certificate_end,
+        )
+    except (ClusterUnavailable, ClusterRefusal) as error:
+        raise EngineError(str(error)) from error
+    finally:
+        await api.close()
 
 
 async def _check_version(api: ClusterApi) -> Finding:
@@ -119,10 +168,10 @@ async def _check_storage(api: ClusterApi) -> Finding:
     usual = [each.metadata.name for each in found if each.annotation(_DEFAULT_CLASS) == "true"]
     if usual:
         return ok("Storage class", usual[0])
-    names = ", ".join(each.metadata.name for each in found) or "none"
+    others = ", ".join(each.metadata.name for each in found) or "none"
     return warn(
         "Storage class",
-        f"no default one ({names})",
+        f"no default one ({others})",
         "set kubernetes_storage_class, or services have no volumes",
     )
 

@@ -85,6 +85,10 @@ class ClusterState:
         self.wrong_cluster = ""
         """Why the cluster at the address is not the right one; empty if it is."""
 
+    def expect(self, expected_id: str) -> None:
+        """Changes the cluster that is the right one, after its credentials were sent again."""
+        self._expected, self.wrong_cluster = expected_id, ""
+
     async def run(self) -> None:
         """Reads the state until it is cancelled."""
         pause = _FIRST_PAUSE

@@ -54,6 +54,7 @@ from windlass.engines.workload import (
     Workload,
 )
 from windlass.kubernetes import names, paths
+from windlass.kubernetes.access import ClusterAccess
 from windlass.kubernetes.api import ClusterApi, ClusterRefusal, ClusterUnavailable
 from windlass.kubernetes.cache import ClusterCache
 from windlass.kubernetes.cluster import ClusterState, read_usage
@@ -163,6 +164,11 @@ class KubernetesEngine:
         await self._notices.stop()
         await self._readers.stop()
         await self._api.close()
+
+    async def move(self, access: ClusterAccess, expected_id: str) -> None:
+        """Switches to another address or other credentials."""
+        self._state.expect(expected_id)
+        await self._api.move(access)
 
     async def problem(self) -> str:
         if self._state.wrong_cluster:

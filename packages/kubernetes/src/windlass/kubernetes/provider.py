@@ -10,10 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from windlass.base.addresses import Reach
-from windlass.base.errors import BadSetting
+from windlass.base.errors import BadSetting, Invalid
 from windlass.base.subprocesses import in_thread
+from windlass.engines.engine import EngineError
 from windlass.engines.findings import Finding, fail, ok
-from windlass.engines.provider import Availability, OpenedEngine, Server, SharedResource, StartReport
+from windlass.engines.provider import (
+    Availability,
+    EngineReport,
+    OpenedEngine,
+    RemoteEngine,
+    Server,
+    SharedResource,
+    StartReport,
+)
 from windlass.engines.servers import NoServers
 from windlass.kubernetes.access import BadAccess, ClusterAccess, pod_account, read_kubeconfig
 from windlass.kubernetes.settings import OwnKubernetesSettings
@@ -58,6 +67,7 @@ def make_engine(
 
 class KubernetesProvider:
     name = NAME
+    word = "KUBERNETES"
     takes: Literal["image"] = "image"
     rank = -10
     is_of_server = False
@@ -115,6 +125,58 @@ class KubernetesProvider:
             return  # the check of the presence reports it
         async for finding in check_cluster(access, Reach(_ANYWHERE)):
             yield finding
+
+    # Clusters of organizations
+
+    def connect(
+        self,
+        remote: RemoteEngine,
+        allowed_addresses: Reach,
+        settings: OwnKubernetesSettings,
+        server: Server,
+        folder: Path,
+    ) -> OpenedEngine:
+        from windlass.kubernetes.builder import NoBuilder  # noqa: PLC0415 (see above)
+
+        engine = make_engine(
+            remote_access(remote),
+            allowed_addresses,
+            folder=folder / NAME,
+            installation=server.installation,
+            helper_image=settings.kubernetes_helper_image,
+            storage_class=settings.kubernetes_storage_class,
+            name=remote.name,
+            expected_id=remote.engine_id,
+        )
+
+        async def reconnect(remote: RemoteEngine) -> None:
+            await engine.move(remote_access(remote), remote.engine_id)
+
+        return OpenedEngine(engine=engine, builder=NoBuilder(), servers=NoServers(), reconnect=reconnect)
+
+    async def identity(self, remote: RemoteEngine, allowed_addresses: Reach) -> str:
+        from windlass.kubernetes.checks import refuse_unusable  # noqa: PLC0415 (see above)
+
+        try:
+            access = await in_thread(read_kubeconfig, remote.config)
+            return await refuse_unusable(access, allowed_addresses, remote.name)
+        except (BadAccess, EngineError) as error:
+            raise Invalid(
+                f"kubeconfig: {error}".replace("kubeconfig: kubeconfig: ", "kubeconfig: ")
+            ) from error
+
+    async def report(self, remote: RemoteEngine, allowed_addresses: Reach, installation: str) -> EngineReport:
+        from windlass.kubernetes.checks import report_of  # noqa: PLC0415 (see above)
+
+        return await report_of(remote_access(remote), allowed_addresses, remote.name, installation)
+
+
+def remote_access(remote: RemoteEngine) -> ClusterAccess:
+    """Returns the access of a stored cluster, whose kubeconfig was read before. Raises EngineError."""
+    try:
+        return read_kubeconfig(remote.config)
+    except BadAccess as error:
+        raise EngineError(f"Send the kubeconfig of the cluster {remote.name} again: {error}") from error
 
 
 def access_of(settings: OwnKubernetesSettings) -> ClusterAccess:

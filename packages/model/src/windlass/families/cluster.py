@@ -50,10 +50,13 @@ PlaceName = Annotated[
         description="The server on whose machine services run: its setting `place`. Left out: `local`",
     ),
 ]
-EngineWord = Literal["LOCAL", "DOCKER"]
+EngineWord = Literal["LOCAL", "DOCKER", "KUBERNETES"]
 THIS_MACHINE: Final[EngineWord] = "LOCAL"
-_REMOTE_ENGINES: Final[tuple[EngineWord, ...]] = ("DOCKER",)
-"""Engines on other machines, which need an address and credentials."""
+_CONFIGURED_ENGINES: Final[tuple[EngineWord, ...]] = ("KUBERNETES",)
+"""Engines whose address and credentials are one text."""
+_ADDRESSED_ENGINES: Final[tuple[EngineWord, ...]] = ("DOCKER",)
+"""Engines that have fields for their address and credentials."""
+_REMOTE_ENGINES: Final = (*_ADDRESSED_ENGINES, *_CONFIGURED_ENGINES)
 Pem = Annotated[
     str,
     Meta(
@@ -105,7 +108,8 @@ class Cluster(Spec):
             EngineWord,
             Meta(
                 description="LOCAL: the engine of the machine that Windlass runs on, or that `place` names. "
-                "DOCKER: the Docker engine at `engine_address`. Without it nothing is deployed on the cluster"
+                "DOCKER: the Docker engine at `engine_address`. KUBERNETES, experimental: the cluster of "
+                "`kubeconfig`. Without it nothing is deployed on the cluster"
             ),
             kept(),
             example("LOCAL"),
@@ -128,12 +132,23 @@ class Cluster(Spec):
         Meta(description="Private key of `engine_certificate` (key.pem). Never answered"),
         hidden("has_engine_key", sent_to=_SENT_TO),
     ] = ""
+    kubeconfig: Annotated[
+        str,
+        Meta(
+            max_length=262_144,
+            description="Kubeconfig of a Kubernetes cluster that contains all certificates and a token or a "
+            "client certificate, as `kubectl config view --flatten --minify` writes it. Never answered",
+        ),
+        several_lines(),
+        hidden("has_kubeconfig", sent_to=("engine",)),
+    ] = ""
     engine_id: Maybe[
         Annotated[
             Line,
             Meta(
-                description="The id of the Docker engine, as `docker info` shows it. Another engine at the "
-                "address counts as away. Left out: the engine that answers when `engine_key` is sent"
+                description="Id of the Docker engine, as `docker info` shows it, or of the Kubernetes "
+                "cluster. Another engine at the address counts as away. Left out: the engine that answers "
+                "when its credentials are sent"
             ),
             kept(),
         ]
@@ -223,6 +238,7 @@ def normalise(spec: Cluster) -> None:
         "engine_ca_certificate": spec.engine_ca_certificate,
         "engine_certificate": spec.engine_certificate,
         "engine_key": spec.engine_key,
+        "kubeconfig": spec.kubeconfig,
         "router_port": spec.router_port,
     }
     if not spec.is_elsewhere:
@@ -235,10 +251,20 @@ def normalise(spec: Cluster) -> None:
     for name, value in values.items():
         if value and name not in needed:
             raise clash(
-                name, f"leave it out: it is for a cluster whose engine is {_joined_engines(_REMOTE_ENGINES)}"
+                name,
+                f"leave it out: it is for a cluster whose engine is {_joined_engines(_engines_with(name))}",
             )
         if not value and needed.get(name):
             raise clash(name, f"is required where engine is {spec.engine}")
+
+
+def _engines_with(field: str) -> Collection[EngineWord]:
+    match field:
+        case "kubeconfig":
+            return _CONFIGURED_ENGINES
+        case "router_port":
+            return _REMOTE_ENGINES
+    return _ADDRESSED_ENGINES
 
 
 def _joined_engines(engines: Collection[EngineWord]) -> str:
@@ -260,6 +286,8 @@ def _needed_fields(spec: Cluster) -> Mapping[str, bool]:
     """Returns the fields that the engine uses, and whether each field is required."""
     if not spec.is_elsewhere:
         return {}
+    if spec.engine in _CONFIGURED_ENGINES:
+        return {"kubeconfig": True, "router_port": False}
     required = ("engine_address", "engine_ca_certificate", "engine_certificate", "engine_key")
     return dict.fromkeys(required, True) | {"router_port": False}
 

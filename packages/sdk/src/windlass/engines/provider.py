@@ -64,6 +64,8 @@ class RemoteEngine(Struct, frozen=True, kw_only=True):
     ca_certificate: str
     certificate: str
     key: str
+    config: str = ""
+    """Address and credentials as one text, for engines that have a usual form of it, such as a kubeconfig."""
     engine_id: str = ""
     """Id of the engine to which the cluster was connected; other engines are rejected. Empty: any engine is
     accepted."""

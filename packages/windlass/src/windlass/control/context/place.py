@@ -71,6 +71,8 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
     ca_certificate: str = ""
     certificate: str = ""
     key: str = ""
+    config: str = ""
+    """Address and credentials as one text, instead of the fields above."""
     router_port: int = 0
     engine_id: str = ""
     """The id of the engine that the cluster was connected to first. An engine with another id is not
@@ -89,6 +91,7 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
             ca_certificate=self.ca_certificate,
             certificate=self.certificate,
             key=self.key,
+            config=self.config,
             engine_id=self.engine_id,
         )
 

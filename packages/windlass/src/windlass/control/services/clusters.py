@@ -44,10 +44,10 @@ async def find_access(ctx: Context, id: str) -> EngineAccess | None:
 
 def access_in(encryption: Encryption, row: Row) -> EngineAccess:
     """Returns the access data for the engine of a cluster's row."""
-    return access_of(row.id, row.org, row.read(Cluster), decrypt_with(encryption, row).get("engine_key", ""))
+    return access_of(row.id, row.org, row.read(Cluster), decrypt_with(encryption, row))
 
 
-def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:
+def access_of(id: str, org: str, spec: Cluster, hidden: Mapping[str, str]) -> EngineAccess:
     return EngineAccess(
         cluster=id,
         org=org,
@@ -57,7 +57,8 @@ def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:
         address=spec.engine_address or "",
         ca_certificate=spec.engine_ca_certificate or "",
         certificate=spec.engine_certificate or "",
-        key=key,
+        key=hidden.get("engine_key", ""),
+        config=hidden.get("kubeconfig", ""),
         router_port=spec.router_port or 0,
         engine_id=spec.engine_id or "",
         place=place_of(spec),
@@ -65,6 +66,7 @@ def access_of(id: str, org: str, spec: Cluster, key: str) -> EngineAccess:
 
 
 _ENGINE_ID = "engine_id"
+_CREDENTIALS = ("engine_key", "kubeconfig")
 _MAX_SHOWN_NAMES = 5
 _SERVES_ONE = (
     "Follow `windlass doctor` to have several organizations deploy here: services of this machine are not "
@@ -83,7 +85,7 @@ async def check_new(ctx: Context, call: Call) -> None:
     errors."""
     parent, spec = await parent_to_create_in(ctx.store.reads, call), call.sent(Cluster)
     cluster.normalise(spec)
-    access = access_of(_UNSAVED_ID, parent.org, spec, spec.engine_key)
+    access = access_of(_UNSAVED_ID, parent.org, spec, _credentials(spec))
     await ctx.places.check_port(access)
     if engine_id := await _connect(ctx, access, access.engine_id):
         spec.engine_id = engine_id
@@ -100,9 +102,9 @@ async def check_changed(ctx: Context, call: Call) -> None:
     assert isinstance(spec, Cluster)
     cluster.normalise(spec)
     check_addresses(cluster, before | hidden, spec, changes)
-    access = access_of(row.id, row.org, spec, spec.engine_key)
-    former = access_of(row.id, row.org, row.read(Cluster), hidden.get("engine_key", ""))
-    is_key_sent = bool(changes.get("engine_key"))
+    access = access_of(row.id, row.org, spec, _credentials(spec))
+    former = access_of(row.id, row.org, row.read(Cluster), hidden)
+    is_key_sent = any(changes.get(name) for name in _CREDENTIALS)
     if access.router_port != former.router_port:
         await ctx.places.check_port(access)
     if replace(access, name=former.name, router_port=former.router_port) != former or is_key_sent:
@@ -111,14 +113,19 @@ async def check_changed(ctx: Context, call: Call) -> None:
             setattr(call.body, _ENGINE_ID, engine_id)
 
 
+def _credentials(spec: Cluster) -> Mapping[str, str]:
+    return {"engine_key": spec.engine_key, "kubeconfig": spec.kubeconfig}
+
+
 async def _connect(ctx: Context, access: EngineAccess, expected: str) -> str:
     """Returns the id of the engine. Raises Invalid if the engine cannot be used, or has another id than
     expected."""
     engine_id = await ctx.places.identity(access)
     if expected and engine_id and engine_id != expected:
+        field = "kubeconfig" if access.config else "engine_key"
         raise Invalid(
-            "engine_id: leave it out and send engine_key again if the engine was replaced on purpose: "
-            f"the engine at {access.address} has another id"
+            f"engine_id: leave it out and send {field} again if the "
+            f"engine was replaced on purpose: the engine at {access.address or 'its address'} has another id"
         )
     return engine_id
 

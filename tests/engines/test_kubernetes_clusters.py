@@ -1,0 +1,114 @@
+"""Clusters with the engine KUBERNETES under a whole Windlass, on an API server in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.inside import Inside, inside, until
+from tests.kubernetes.stub_cluster import StubCluster, stub_cluster
+from tests.world import Answer
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[StubCluster]:
+    async with stub_cluster(tmp_path / "cluster") as made:
+        yield made
+
+
+@pytest.fixture
+async def windlass(tmp_path: Path, cluster: StubCluster) -> AsyncIterator[Inside]:
+    async with inside(tmp_path / "windlass", outbound_allow=["127.0.0.1/32"]) as there:
+        yield there
+
+
+async def connect(there: Inside, **fields: Any) -> Answer:
+    org = (await there.call("GET", "/organization"))["id"]
+    body = {"name": "east", "engine": "KUBERNETES"} | fields
+    return await there.call("POST", f"/organization/{org}/cluster", body)
+
+
+async def test_a_cluster_is_connected_by_its_kubeconfig_which_is_never_answered(windlass, cluster):
+    made = await connect(windlass, kubeconfig=cluster.kubeconfig())
+    assert made.status == 201, made
+    identity = cluster.objects["namespaces", "", "kube-system"]["metadata"]["uid"]
+    assert made["engine_id"] == identity
+    assert made["has_kubeconfig"] is True
+    assert cluster.access.token not in str(made)
+    org = (await windlass.call("GET", "/organization"))["id"]
+    status = await windlass.call("GET", f"/organization/{org}/cluster/{made['id']}/status")
+    assert status["status"] == "DEPLOYED", status
+
+
+async def test_a_container_of_the_cluster_is_a_deployment_of_it(windlass, cluster):
+    made = await connect(windlass, kubeconfig=cluster.kubeconfig())
+    org = (await windlass.call("GET", "/organization"))["id"]
+    project = (await windlass.call("POST", f"/organization/{org}/project", {"name": "acme"}))["id"]
+    body = {"name": "blue", "cluster_id": made["id"]}
+    environment = (await windlass.call("POST", f"/project/{project}/environment", body))["id"]
+    fields = {"name": "web", "image_name": "shop/web", "tag": "1", "memory": 64}
+    container = (await windlass.call("POST", f"/environment/{environment}/container", fields))["id"]
+    await windlass.call("POST", f"/container/{container}/deploy", {})
+
+    async def runs() -> bool:
+        state = (await windlass.call("GET", f"/container/{container}/status"))["state"]
+        return bool(state == "RUNNING")
+
+    await until(runs)
+    (deployment,) = cluster.all("deployments")
+    assert deployment["metadata"]["labels"]["windlass.dev/service"] == container
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"].startswith("shop/web")
+
+
+def without_check(config: dict[str, Any]) -> None:
+    config["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+
+
+def with_program(config: dict[str, Any]) -> None:
+    config["users"][0]["user"] = {"exec": {"command": "aws"}}
+
+
+def with_file(config: dict[str, Any]) -> None:
+    config["users"][0]["user"] = {"tokenFile": "/etc/passwd"}
+
+
+def with_forbidden_address(config: dict[str, Any]) -> None:
+    config["clusters"][0]["cluster"]["server"] = "https://169.254.169.254:443"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (without_check, "insecure-skip-tls-verify: leave it out"),
+        (with_program, "exec: give a token or a client certificate"),
+        (with_file, "tokenFile: put the content into token"),
+        (with_forbidden_address, "outbound_allow"),
+    ],
+)
+async def test_a_kubeconfig_that_is_not_safe_is_refused_with_the_reason(windlass, cluster, change, words):
+    config = json.loads(cluster.kubeconfig())
+    change(config)
+    refused = await connect(windlass, kubeconfig=json.dumps(config))
+    assert refused.status == 400, refused
+    assert "kubeconfig: " in str(refused)
+    assert words in str(refused)
+
+
+async def test_an_account_without_the_rights_is_refused_with_those_that_are_missing(windlass, cluster):
+    cluster.forbidden = {"statefulsets"}
+    refused = await connect(windlass, kubeconfig=cluster.kubeconfig())
+    assert refused.status == 400, refused
+    assert "create statefulsets" in str(refused)
+
+
+async def test_fields_of_other_engines_are_refused_by_name(windlass, cluster):
+    refused = await connect(windlass, kubeconfig=cluster.kubeconfig(), engine_address="tcp://10.0.0.5:2376")
+    assert refused.status == 400, refused
+    assert "engine_address" in str(refused)
+    assert (await connect(windlass)).status == 400
+    local = await connect(windlass, engine="LOCAL", kubeconfig=cluster.kubeconfig())
+    assert "kubeconfig: leave it out: it is for a cluster whose engine is KUBERNETES" in str(local)
