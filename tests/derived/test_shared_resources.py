@@ -56,6 +56,12 @@ ROWS: Final = {
         "process/test_bounded_calls.py::test_endless_calls_delay_only_their_own_organization",
         ("base.bounded.calls",),
     ),
+    "calls to the API server of a Kubernetes cluster": SharedResource(
+        "services of one cluster",
+        "windlass.kubernetes.api:MAX_CALLS",
+        "kubernetes/test_watches.py::test_calls_that_were_told_to_wait_do_not_delay_others",
+        ("kubernetes.api",),
+    ),
     "reads of repositories": SharedResource(
         "organizations on one server",
         "windlass.control.context.git_reader:SPARE_READS",

@@ -16,7 +16,7 @@ from tests.kubernetes.stub_cluster import StubCluster, refusal, stub_cluster
 from windlass.base.addresses import Reach
 from windlass.engines.engine import EngineError, EngineUnavailable, NotReady
 from windlass.kubernetes import watch
-from windlass.kubernetes.api import MAX_LINE_BYTES, ClusterApi, ClusterRefusal, ClusterUnavailable
+from windlass.kubernetes.api import MAX_CALLS, MAX_LINE_BYTES, ClusterApi, ClusterRefusal, ClusterUnavailable
 from windlass.kubernetes.documents import KubeObject
 
 
@@ -280,3 +280,24 @@ async def test_a_missing_node_is_told_at_once_and_waited_for(cluster, tmp_path, 
         pod = cluster.objects["pods", metadata["namespace"], metadata["name"]]
         cluster.put("pods", {**pod, "status": {"phase": "Pending"}})
         await waiting
+
+
+async def test_calls_that_were_told_to_wait_do_not_delay_others(cluster):
+    api = ClusterApi(cluster.access, Reach(loopback=True))
+
+    def busy(request: http.Request) -> http.StreamResponse | None:
+        is_asked = "default" in request.path
+        return refusal(429, "TooManyRequests", "later", **{"Retry-After": "10"}) if is_asked else None
+
+    cluster.before = busy
+    path = "/api/v1/namespaces/default"
+    waiting = [asyncio.ensure_future(api.get(path, KubeObject)) for _ in range(MAX_CALLS * 2)]
+    try:
+        await until(lambda: _is(cluster.requests.count(("GET", path)) == MAX_CALLS * 2))
+        assert (await api.get("/api/v1/namespaces/kube-system", KubeObject)).metadata.name == "kube-system"
+        assert not any(call.done() for call in waiting)
+    finally:
+        for call in waiting:
+            call.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await api.close()

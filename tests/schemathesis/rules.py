@@ -273,6 +273,7 @@ def an_engine_is_that_of_this_machine(operation: Operation, body: Body) -> None:
     """Fields of an engine at another address go together, and are checked against a real one; the machine of
     another server has to be there. The last rule, because another adds a key."""
     apart = [f"engine_{field}" for field in ("address", "ca_certificate", "certificate", "key", "id")]
+    apart.append("kubeconfig")
     is_of_cluster = operation.body is not None and "router_port" in operation.body.__struct_fields__
     if is_of_cluster and body.keys() & {"engine", "place", "router_port", *apart}:
         body["engine"] = "LOCAL"
