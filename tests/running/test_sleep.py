@@ -100,7 +100,7 @@ async def test_held_requests_go_on_only_once_an_instance_is_ready(world: World, 
     await look(world, 15)
     world.probes.problem = "it is still starting"
     waking = asyncio.create_task(wake(world, app))
-    while not await world.engine.all():
+    while not await world.engine.all():  # noqa: ASYNC110 (an engine of tests tells nobody)
         await asyncio.sleep(0.01)
     await routed(world)
     assert {(route.absence, route.endpoints) for route in world.router.routes[app]} == {
