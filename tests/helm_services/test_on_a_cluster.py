@@ -182,6 +182,17 @@ async def windlass(access: Access) -> AsyncIterator[Windlass]:
         yield started
 
 
+async def connected(windlass: Windlass, cluster: Cluster) -> str:
+    """Returns an environment on the cluster, which is connected by its kubeconfig."""
+    call = windlass.call
+    org = (await call("GET", "/organization"))["id"]
+    body = {"name": "east", "engine": "KUBERNETES", "kubeconfig": json.dumps(cluster.kubeconfig())}
+    made = await call("POST", f"/organization/{org}/cluster", body)
+    project = (await call("POST", f"/organization/{org}/project", {"name": "shop"}))["id"]
+    fields = {"name": "production", "cluster_id": made["id"]}
+    return str((await call("POST", f"/project/{project}/environment", fields))["id"])
+
+
 class Release:
     """A Helm service, as its clients see it, and its objects."""
 
@@ -203,18 +214,18 @@ class Release:
             "name": "shop",
             "timeout_sec": 90,
             "source": {"git_repository": {"url": self.repository.url}},
-            "values_override": self._values(values),
+            "values_override": self.values(values),
         }
         self.id = str((await call("POST", f"/environment/{environment}/helm", body))["id"])
         self.environment = str(environment)
 
-    def _values(self, values: dict[str, Any]) -> Any:
+    def values(self, values: dict[str, Any]) -> Any:
         image = self.access.cluster.registry.box()
         content = json.dumps({"image": image, **values})
         return {"file": {"raw": {"values": [{"name": "values.yaml", "content": content}]}}}
 
     async def edit(self, **values: Any) -> None:
-        await self.windlass.call("PATCH", f"/helm/{self.id}", {"values_override": self._values(values)})
+        await self.windlass.call("PATCH", f"/helm/{self.id}", {"values_override": self.values(values)})
 
     async def begin(self, query: str = "") -> str:
         return str((await self.windlass.call("POST", f"/helm/{self.id}/deploy{query}", {}))["id"])
@@ -352,6 +363,46 @@ async def test_an_uninstall_tells_about_claims_that_stay(release: Release):
     assert f"the claims data stay in the namespace {release.namespace}" in await release.log()
     assert release.objects("persistentvolumeclaim") == ["data"]
     assert release.objects("deployment") == []
+
+
+async def test_a_connected_cluster_gets_the_releases_of_its_environments(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Without the access of the test: the engine of the cluster gives the credential of each run."""
+    monkeypatch.setenv("PATH", f"{HELM.parent}:{os.environ['PATH']}")
+    repository = Repository(tmp_path / "repository")
+    repository.put(CHART)
+    repository.commit("A chart")
+    network = cluster.url.partition("://")[2].rpartition(":")[0]
+    async with (
+        place(
+            "process",
+            port=free_port(),
+            git_allow_local=True,
+            network_allow=(network,),
+            outbound_allow=(network,),
+            stop_seconds=1,
+            settle_seconds=0,
+        ) as house,
+        house.windlass() as started,
+    ):
+        release = Release(started, Access(cluster), repository)
+        environment = await connected(started, cluster)
+        body = {
+            "name": "shop",
+            "timeout_sec": 90,
+            "source": {"git_repository": {"url": repository.url}},
+            "values_override": release.values({"text": "connected"}),
+        }
+        release.id = str((await started.call("POST", f"/environment/{environment}/helm", body))["id"])
+        ended = await release.run()
+        assert ended["status"] == "SUCCEEDED", (ended, await release.log())
+        found = json.loads(cluster.kubectl("get", "deployment", "--all-namespaces", "-o", "json"))["items"]
+        names = [item["metadata"] for item in found if environment in item["metadata"]["namespace"]]
+        assert [name["name"] for name in names] == ["web"]
+        removed = await started.call("POST", f"/helm/{release.id}/uninstall", {})
+        assert (await release.ended(removed["id"]))["status"] == "SUCCEEDED"
+        cluster.ask(f"/api/v1/namespaces/{names[0]['namespace']}", method="DELETE")
 
 
 # A run that is killed
