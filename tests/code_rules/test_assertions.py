@@ -83,7 +83,8 @@ class Suite:
     def _helpers(self, module: Module, function: Function) -> Iterator[tuple[Module, Function]]:
         """Yields functions of the tests that it names, and methods that it calls.
 
-        A method is taken if every method of its name asserts: its class is not known.
+        A method is taken if every method of its name asserts, in this module if there is one: its class is not
+        known.
         """
         for node in ast.walk(function):
             match node:
@@ -94,7 +95,8 @@ class Suite:
                 ):
                     yield from self._named_in(".".join(module.imported[owner]), name)
                 case ast.Call(func=ast.Attribute(attr=name)):
-                    methods = self._methods[name]
+                    everywhere = self._methods[name]
+                    methods = [method for method in everywhere if method[0] is module] or everywhere
                     if all(self._asserts(*method) for method in methods):
                         yield from methods
 

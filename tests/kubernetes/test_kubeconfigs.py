@@ -55,7 +55,7 @@ users:
     assert read_kubeconfig(text).server == "https://10.0.0.5:6443"
 
 
-USERS = {
+USERS: dict[str, dict[str, Any]] = {
     "exec": {"exec": {"command": "aws"}},
     "auth-provider": {"auth-provider": {"name": "gcp"}},
     "client-certificate": {"client-certificate": "/etc/passwd", "client-key": "/etc/shadow"},
@@ -73,7 +73,7 @@ def test_credentials_that_are_not_in_the_text_are_refused_by_their_field(field):
         read_kubeconfig(json.dumps(config(user=USERS[field])))
 
 
-CLUSTERS = {
+CLUSTERS: dict[str, dict[str, Any]] = {
     "insecure-skip-tls-verify": {"insecure-skip-tls-verify": True},
     "certificate-authority": {"certificate-authority": "/etc/passwd"},
     "proxy-url": {"proxy-url": "http://10.0.0.1:3128"},

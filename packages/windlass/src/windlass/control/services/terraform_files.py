@@ -40,8 +40,8 @@ These files describe the environment `{name}`, for the Terraform provider `qover
    them; their values are not in these files.
 3. To let Terraform manage the environment that exists, keep `imports.tf` and `imports_override.tf`, if
    it is there. Run `terraform init`, `terraform plan`, which shows imports and no change, and `terraform
-   apply`. Then delete both files: `imports_override.tf` excludes attributes that the provider does not read from the server,
-   such as values of secrets. The next plan sets these once.
+   apply`. Then delete both files: `imports_override.tf` excludes attributes that the provider does not
+   read from the server, such as values of secrets. The next plan sets these once.
 4. To make another environment, delete `imports.tf` and `imports_override.tf`, and choose other names in
    `environment.tf`. Run `terraform init`, `terraform plan`, and `terraform apply`. Then deploy the
    environment.
