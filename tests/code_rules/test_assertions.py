@@ -83,8 +83,8 @@ class Suite:
     def _helpers(self, module: Module, function: Function) -> Iterator[tuple[Module, Function]]:
         """Yields functions of the tests that it names, and methods that it calls.
 
-        A method is taken if every method of its name asserts, in this module if there is one: its class is not
-        known.
+        A method is taken if every method of its name asserts, in this module if there is one: its class is
+        not known.
         """
         for node in ast.walk(function):
             match node:

@@ -52,7 +52,8 @@ async def test_a_call_that_was_suspended_while_its_generation_was_removed_starts
             if request.method == "PATCH" and "/deployments/" in request.path and not reached.is_set():
                 reached.set()
                 await resumed.wait()
-            return await handle(request)
+            answer: http.StreamResponse = await handle(request)
+            return answer
 
         cluster.handler = suspended
         late = asyncio.ensure_future(engine.apply(it, 3))
