@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ async def test_a_call_that_was_suspended_while_its_generation_was_removed_starts
     async with engine_on(cluster, tmp_path / "one") as engine, engine_on(cluster, tmp_path / "two") as other:
         await engine.apply(it, 1)
         reached, resumed = asyncio.Event(), asyncio.Event()
-        handle = cluster.handle
+        handle: Callable[[http.Request], Awaitable[http.StreamResponse]] = cluster.handle
 
         async def suspended(request: http.Request) -> http.StreamResponse:
             if request.method == "PATCH" and "/deployments/" in request.path and not reached.is_set():
