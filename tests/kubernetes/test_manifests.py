@@ -6,10 +6,11 @@ import base64
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.kubernetes.stations import web
 from windlass.engines.registries import RegistryLogin
-from windlass.engines.workload import HealthProbe, ProbeKind, Volume
+from windlass.engines.workload import Artifact, HealthProbe, ProbeKind, Volume
 from windlass.kubernetes import manifests, names
 from windlass.kubernetes.manifests import ClusterOptions
 
@@ -141,3 +142,10 @@ def test_labels_of_groups_are_attached_unless_they_are_ours_or_not_valid():
     assert labels[names.SERVICE] == it.service
     assert "bad" not in labels
     assert "" not in labels
+
+
+def test_an_image_by_tag_is_asked_for_at_each_start_and_one_by_digest_is_not():
+    by_digest = structs.replace(web(), artifact=Artifact(kind="image", ref=f"shop/web@sha256:{'0' * 64}"))
+    made = manifests.run(OPTIONS, by_digest, 0)["spec"]["containers"][0]
+    assert container()["imagePullPolicy"] == "Always"
+    assert made["imagePullPolicy"] == "IfNotPresent"

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from windlass.engines.registries import RegistryLogin
+from windlass.engines.registries import RegistryLogin, digest_of
 from windlass.engines.workload import (
     MAX_EXPOSED_PORTS,
     OUTPUT_FILE,
@@ -386,7 +386,8 @@ def _container(workload: Workload, mounts: Sequence[Manifest], *, serves: bool) 
     made: Manifest = {
         "name": names.CONTAINER,
         "image": workload.artifact.ref,
-        "imagePullPolicy": "IfNotPresent",
+        # A tag may have moved since a node pulled it.
+        "imagePullPolicy": "IfNotPresent" if digest_of(workload.artifact.ref) else "Always",
         "env": [
             {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": f"v{number}"}}}
             for number, name in enumerate(variables(workload))
