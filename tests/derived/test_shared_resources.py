@@ -189,7 +189,6 @@ OF_ONE: Final = {
     "docker.builds.context": "one build",
     "control.services.registry_images": "one request",
     "control.reporting.delivery": "one webhook",
-    "kubernetes.api": "calls to one cluster, which belongs to one organization",
     "process.measurements": "one instance, and no second look at it while the first one hangs",
     "process.spawn": "starts of instances, which take milliseconds; slots of deployments bound them",
     "store.sqlite": "commits, in order; budgets of requests bound them",

@@ -25,8 +25,8 @@ from windlass.engines.workload import HealthProbe, Instance, Phase, ProbeKind, W
 
 FIRST_PAUSE: Final = 0.005
 MAX_PAUSE: Final = 1.0
-_PAUSE_GROWTH: Final = 1.1
-"""So that a start is noticed within a tenth of the time that it took."""
+_PAUSE_GROWTH: Final = 1.25
+"""So that a start is noticed within a quarter of the time that it took."""
 _LOOKS_FOR_REASON: Final = 100
 _ENDED_WELL: Final = "exited with code 0"
 NOTED_AFTER: Final = 10.0
