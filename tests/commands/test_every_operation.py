@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,6 +76,11 @@ def options(value: Any, free: set[str], path: str = "") -> list[str]:
     return said
 
 
+def output(operation: Operation, folder: Path) -> list[str]:
+    """The options by which an answer that is a file is saved in a folder."""
+    return ["--output", str(folder / "file")] if operation.media_type else []
+
+
 @operations()
 def test_every_operation_has_exactly_one_command_and_nested_lists_an_alias(operation):
     short = {
@@ -92,8 +98,7 @@ def test_each_command_sends_the_method_and_path_of_its_operation(operation, serv
     for deed, way in ways(operation):
         server.heard.clear()
         yes = ["--yes"] if operation.method == "DELETE" else []
-        output = ["--output", str(tmp_path / "file")] if operation.media_type else []
-        said = say(*words(deed, way), *yes, *output, url=server.url)
+        said = say(*words(deed, way), *yes, *output(operation, tmp_path), url=server.url)
         assert said.code == 0, said
         assert [(one.method, one.path) for one in server.heard] == [
             (operation.method, operation.path.format_map(IDS))
@@ -101,24 +106,26 @@ def test_each_command_sends_the_method_and_path_of_its_operation(operation, serv
 
 
 @operations(lambda operation: operation.body)
-def test_every_field_of_an_operations_example_has_an_option(operation, server):
+def test_every_field_of_an_operations_example_has_an_option(operation, server, tmp_path):
     for deed, way in ways(operation):
         server.heard.clear()
         example = body(operation)["example"]
         yes = ["--yes"] if operation.method == "DELETE" else []
         free = {".".join(field.path) for field in fields_of(operation.body) if field.kind is None}
-        said = say(*words(deed, way), *yes, *options(example, free), url=server.url)
+        saved = output(operation, tmp_path)
+        said = say(*words(deed, way), *yes, *saved, *options(example, free), url=server.url)
         assert said.code == 0, said
         assert server.heard[-1].body == example
 
 
 @operations(lambda operation: operation.body)
-def test_the_whole_body_of_an_operation_can_be_given_as_json(operation, server):
+def test_the_whole_body_of_an_operation_can_be_given_as_json(operation, server, tmp_path):
     for deed, way in ways(operation):
         server.heard.clear()
         example = body(operation)["example"]
         yes = ["--yes"] if operation.method == "DELETE" else []
-        assert say(*words(deed, way), *yes, "--data", json.dumps(example), url=server.url).code == 0
+        saved = output(operation, tmp_path)
+        assert say(*words(deed, way), *yes, *saved, "--data", json.dumps(example), url=server.url).code == 0
         assert server.heard[-1].body == example
 
 
