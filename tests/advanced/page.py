@@ -18,7 +18,7 @@ from windlass.core.settings.setting import AdvancedSetting, Effect
 PAGE = Path(__file__).parents[2] / "docs/advanced-settings.md"
 KINDS = {"A": "application", "C": "container", "J": "job", "H": "Helm chart", "T": "Terraform"}
 ABSENT = "H"
-"""Kinds that Windlass does not run."""
+"""Kinds on which no setting acts."""
 TIMES = {
     Effect.AT_ONCE: "at once",
     Effect.BUILD: "with the next build",
@@ -48,8 +48,9 @@ acts *with the next build* changes nothing of what runs.
 
 ## Settings that act
 
-The column *On* says on which engines a setting acts. Settings of `network.` and `windlass.` are those of the
-gateway, which is the same for both.
+The column *On* says on which engines a setting acts; it leaves out the experimental
+[Kubernetes engine](kubernetes.md). Settings that begin with `network.` and `windlass.` are those of the
+gateway, which is the same for all engines.
 
 """
 _IDLE = """
@@ -61,8 +62,8 @@ These keys are stored and answered, for clients that send them. A change of them
 _KUBERNETES = """
 ## Settings for Kubernetes only
 
-These keys are stored and answered, too. They have a meaning for a cluster of Kubernetes, which Windlass does
-not run.
+These keys are stored and answered, too. They have a meaning on Kubernetes clusters, and the experimental
+[Kubernetes engine](kubernetes.md) does not use them yet.
 
 """
 _CLUSTERS = """

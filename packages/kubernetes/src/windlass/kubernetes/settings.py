@@ -21,14 +21,14 @@ class OwnKubernetesSettings(Struct, frozen=True, kw_only=True):
     kubernetes_helper_image: Annotated[
         str,
         says(
-            "Image with a shell, head and base64, which hands over the output files of runs on Kubernetes",
+            "Image with sh, head, wc and base64, which reads the output files of job runs on Kubernetes",
             after_setting="kubernetes_config",
         ),
     ] = "busybox:1.36"
     kubernetes_storage_class: Annotated[
         str,
         says(
-            "Storage class of the volumes of services on Kubernetes; empty: that of the cluster",
+            "Storage class of volumes on Kubernetes; empty: the default class of the cluster",
             after_setting="kubernetes_helper_image",
         ),
     ] = ""

@@ -338,9 +338,9 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = ""
 
-    engine: Annotated[str, says("Engine of the cluster `local`: auto, process, docker", opens="Services")] = (
-        "auto"
-    )
+    engine: Annotated[
+        str, says("Engine of the cluster `local`: auto, process, docker, kubernetes", opens="Services")
+    ] = "auto"
     place: Annotated[
         str, says("Name of this machine, where servers run on several machines", pattern=PLACE_NAME)
     ] = "local"
