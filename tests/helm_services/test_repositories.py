@@ -34,11 +34,31 @@ async def test_a_login_is_needed_and_never_answered(world: World, charts: FakeCh
     assert b"pw" not in made.body
 
 
-async def test_another_address_needs_the_password_again(world: World):
-    repository = await repository_of(world, config=CONFIG)
+KINDS = [
+    ("HTTPS", "https://charts.example.com", CONFIG, "https://evil.example.com"),
+    (
+        "OCI_SCALEWAY_CR",
+        "oci://rg.fr-par.scw.cloud/charts",
+        {
+            "region": "fr-par",
+            "scaleway_access_key": "SCWABCDEFGHIJKLMNOPQ",
+            "scaleway_secret_key": "pw",
+            "scaleway_project_id": "p",
+        },
+        "oci://evil.example.com/charts",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "url", "config", "elsewhere"), KINDS, ids=[row[0] for row in KINDS])
+async def test_another_address_needs_the_secret_again(
+    world: World, kind: str, url: str, config: dict[str, str], elsewhere: str
+):
+    repository = await repository_of(world, kind=kind, url=url, config=config)
     at = f"/organization/{world.org}/helmRepository/{repository}"
-    answer = await world.patch(at, {"url": "https://evil.example.com"})
-    assert (answer.status, answer.message.partition(":")[0]) == (400, "config.password")
+    secret = next(name for name in config if name in {"password", "scaleway_secret_key"})
+    answer = await world.patch(at, {"url": elsewhere})
+    assert (answer.status, answer.message.partition(":")[0]) == (400, f"config.{secret}"), answer
 
 
 async def test_a_login_does_not_follow_an_archive_to_another_host(world: World, charts: FakeCharts):

@@ -28,8 +28,13 @@ UNAUTHORIZED = (
 )
 
 
+CHARTS = b"apiVersion: v1\nentries: {}\n"
+
+
 def asks_for_a_login(request: bytes) -> bytes:
-    """Answers as a registry does that asks for a login, and everything else with 200."""
+    """Answers as a registry that asks for a login, as a chart repository, and everything else with 200."""
+    if b"/index.yaml" in request:
+        return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CHARTS) + CHARTS
     is_stranger = b"/v2/" in request and b"uthorization:" not in request
     return UNAUTHORIZED if is_stranger else OK
 
@@ -82,6 +87,10 @@ async def git_ground(world: World, ears: Ears) -> Ground:
         "application": {"git_repository": repository},
         "job": {"source": {"docker": {"git_repository": repository}}, "schedule": {"on_start": {}}},
         "terraform": document("") | {"terraform_files_source": {"git_repository": repository}},
+        "helm": {
+            "source": {"git_repository": repository},
+            "values_override": {"file": {"git": {"git_repository": repository, "paths": ["values.yaml"]}}},
+        },
     }
     paths = {"gitToken": f"/organization/{world.org}/gitToken/{token}"}
     for family, fields in bodies.items():
@@ -119,6 +128,29 @@ def registry_ground(kind: str, **config: str) -> Callable[[World, Ears], Awaitab
         return Ground(world, ears, paths, use)
 
     return make
+
+
+async def chart_ground(world: World, ears: Ears) -> Ground:
+    body = {
+        "name": world.name("charts"),
+        "kind": "HTTPS",
+        "url": ears.own.url(path=""),
+        "config": {"username": "acme", "password": CANARY},
+    }
+    repositories = f"/organization/{world.org}/helmRepository"
+    repository = await world.made(repositories, body)
+    chart = {"repository": repository, "chart_name": "shop", "chart_version": "1.2.3"}
+    release = {"name": "release", "source": {"helm_repository": chart}}
+    service = await world.made(f"/environment/{await world.environment()}/helm", release)
+    paths = {"helmRepository": f"{repositories}/{repository}", "helm": f"/helm/{service}"}
+
+    async def use() -> None:
+        await world.post(f"{paths['helmRepository']}/check")
+        await world.get(f"{paths['helmRepository']}/charts")
+        await world.post(f"{paths['helm']}/deploy")
+        await world.settle()
+
+    return Ground(world, ears, paths, use)
 
 
 async def webhook_ground(world: World, ears: Ears, *, send_secret: bool = True) -> Ground:

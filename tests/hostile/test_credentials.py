@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 from msgspec import Struct, inspect
 
-from tests.hostile.credentials import CANARY, Ground, git_ground, listening, registry_ground, webhook_ground
+from tests.hostile.credentials import (
+    CANARY,
+    Ground,
+    chart_ground,
+    git_ground,
+    listening,
+    registry_ground,
+    webhook_ground,
+)
 from tests.hostile.fields import fields_of
 from tests.marks import either
 from tests.world import ADMIN, Answer
@@ -23,6 +31,7 @@ from windlass.core.declare.document import apply_patch, narrow_document
 from windlass.core.declare.fields import hidden
 from windlass.core.declare.resource import Family
 from windlass.families import registry
+from windlass.helm import repositories as repositories_of_charts
 
 pytestmark = pytest.mark.slow
 
@@ -36,6 +45,7 @@ Caller = tuple[str, str]
 GROUNDS = {
     ("gitToken", "token"): git_ground,
     ("webhook", "target_secret"): webhook_ground,
+    ("helmRepository", "config.password"): chart_ground,
     ("containerRegistry", "config.password"): registry_ground("GENERIC_CR", username="acme", password=CANARY),
     ("containerRegistry", "config.scaleway_secret_key"): registry_ground(
         "SCALEWAY_CR", region="fr-par", scaleway_secret_key=CANARY
@@ -129,9 +139,16 @@ async def leaks(family: Family, secret: str, tmp_path: Path) -> AsyncGenerator[s
 SENT = [(family, secret) for family in registry().families.values() for secret in family.sent_to]
 
 
-KEYS = {("cluster", "engine_key"), ("containerRegistry", "config.secret_access_key")}
+KEYS = {
+    ("cluster", "engine_key"),
+    ("cluster", "kubeconfig"),
+    ("containerRegistry", "config.secret_access_key"),
+    ("helmRepository", "config.secret_access_key"),
+    ("helmRepository", "config.scaleway_secret_key"),
+}
 """Keys sign and are never sent themselves; tests/running/test_clusters.py and tests/registries have their
-rules."""
+rules. A kubeconfig has its own address. Repositories of OCI need https, which nothing here offers;
+tests/helm_services/test_repositories.py has their rule."""
 
 
 SOMEWHERE = [
@@ -177,7 +194,7 @@ async def test_without_the_rules_a_changed_address_would_receive_the_stored_cred
     async def nothing(*_: Any) -> None:
         """Judges nothing."""
 
-    for module in (changing, container_registries):
+    for module in (changing, container_registries, repositories_of_charts):
         monkeypatch.setattr(module, "check_addresses", lambda *_: False)
     for module in (creating, changing):
         monkeypatch.setattr(module, "check_openings", nothing)
