@@ -28,7 +28,7 @@ def test_a_service_and_its_environment_are_copied(
     expect(page.locator("tbody tr")).to_have_count(2)
 
 
-def test_a_clone_shows_what_comes_along_before_it_is_made(
+def test_a_clone_shows_what_is_copied_before_it_is_made(
     server: Server, new_page: Callable[..., Page], repository: Repository
 ) -> None:
     environment = server.environment(project="Shown")
@@ -41,7 +41,7 @@ def test_a_clone_shows_what_comes_along_before_it_is_made(
     page.locator("summary.icon-only").first.click()
     page.get_by_role("button", name="Clone").click()
     dialog = page.locator("dialog[open]")
-    dialog.get_by_role("button", name="Show what comes along").click()
+    dialog.get_by_role("button", name="Show what is copied").click()
     for text in ("COLOUR", "default-applications", "/data", "Data is not copied"):
         expect(dialog).to_contain_text(text)
     services = server.call("GET", f"/environment/{environment}/services")["results"]

@@ -1,4 +1,4 @@
-"""A preview of a clone says what comes along, and makes nothing."""
+"""A preview of a clone says what is copied, and makes nothing."""
 
 from __future__ import annotations
 

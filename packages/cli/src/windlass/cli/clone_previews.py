@@ -1,4 +1,4 @@
-"""Shows what a clone would make: what comes along, and what does not."""
+"""Shows what a clone would copy, and what not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def show_clone_preview(preview: Mapping[str, Any]) -> None:
 
 
 def _with(service: Mapping[str, Any]) -> str:
-    """Returns what comes along with a service, in words."""
+    """Returns what is copied with a service, in words."""
     lists = (
         ("", [service["stage"]] if service["stage"] else []),
         ("variables: ", [variable["key"] for variable in service["variables"] if not variable["is_secret"]]),

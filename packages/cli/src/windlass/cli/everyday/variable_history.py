@@ -29,7 +29,7 @@ def show_history(changes: Sequence[Mapping[str, Any]]) -> None:
         for change in changes
     ]
     if not rows:
-        click.echo("No change is known.")
+        click.echo("There are no changes.")
         return
     widths = [max(len(row[place]) for row in [_TITLES, *rows]) for place in range(len(_TITLES))]
     table(_TITLES, widths, rows)

@@ -1,4 +1,4 @@
-"""Previews of clones: what a copy of an environment or a service has, and what it lacks."""
+"""Previews of clones: what is copied of an environment or a service, and what is not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windlass.core.declare.resource import Shown
 
 
 class ClonedVariable(Shown):
-    """A variable or secret that a copy has."""
+    """A variable or secret that is copied."""
 
     key: Annotated[str, example("COLOUR")]
     is_secret: bool
@@ -19,7 +19,7 @@ class ClonedVariable(Shown):
 
 
 class ClonedService(Shown):
-    """A service of which a clone has a copy."""
+    """A service that is copied."""
 
     id: Annotated[Id, Meta(description="The original")]
     name: Annotated[str, Meta(description="Name of the copy"), example("web")]
@@ -39,7 +39,7 @@ class ClonedService(Shown):
 
 
 class NotCloned(Shown):
-    """Something of the original that the copy lacks."""
+    """A part of the original that is not copied."""
 
     kind: Annotated[
         Literal["DATA", "DOMAIN", "VARIABLE", "SECRET", "RUNNING_HOURS", "DEPLOYMENTS"], example("DATA")
@@ -67,6 +67,6 @@ class ClonePreview(Shown):
 
 
 SHOW_CLONE: Final = (
-    "Says for the same body what `clone` would make, with what comes along and what does not, and makes "
-    "nothing. It is refused where `clone` would be."
+    "Takes the body of `clone`, and shows what would be copied and what would not. Makes nothing. Refused "
+    "for the same reasons as `clone`."
 )

@@ -334,15 +334,15 @@ TABLE: Final = (
         "windlass.sleep.after_minutes", "AC", _Minutes, 0,
         "Minutes without a request after which the service is stopped, until the next request starts it "
         "again; 0 is never", Effect.AT_ONCE, unit="minutes",
-        note="Static sites never sleep, and neither does a service that no request can wake. One that others "
-        "call by TCP sleeps only with windlass.sleep.although_called",
+        note="Static sites and services that no request can wake never sleep. One that other services may "
+        "call directly sleeps only with windlass.sleep.although_called",
     ),
     _row(
         "windlass.sleep.although_called", "AC", bool, False,
-        "Whether it also sleeps if other services of its environment call it, or if it has public ports of "
-        "TCP or UDP", Effect.AT_ONCE,
-        note="Calls to a sleeping service fail, unless they pass the gateway: requests and connections to "
-        "public ports do, and calls of other services on the process engine. Acts only together with "
+        "Whether it also sleeps if other services of its environment may call it, or if it has public ports "
+        "of TCP or UDP", Effect.AT_ONCE,
+        note="Calls to a sleeping service fail, unless they go through the gateway: requests and connections "
+        "to public ports do, and calls of other services on the process engine. Has no effect without "
         "windlass.sleep.after_minutes",
     ),
     _row(
