@@ -41,6 +41,7 @@ async def test_every_background_loop_of_a_server_restarts_after_a_failure(world:
         (installation.certificates, "run"), (installation.sampler, "run"),
         (installation.disk_meter, "run"),
         (installation.instance_check, "run"), (installation.audit_check, "run"),
+        (installation.sleepers, "run"), (installation.sleepers, "run_wakes"),
     )  # fmt: skip
     failing = [FailingLoop() for _ in loops]
     for (owner, name), loop in zip(loops, failing, strict=True):
