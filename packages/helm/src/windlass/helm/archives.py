@@ -36,7 +36,7 @@ def _decompress(archive: bytes) -> bytes:
     try:
         content = inflate.decompress(archive, MAX_UNPACKED_BYTES + 1)
     except zlib.error as error:
-        raise ChartError(f"Publish the chart again: its archive is not of gzip ({error})") from error
+        raise ChartError(f"Publish the chart again: its archive is not a gzip file ({error})") from error
     if len(content) > MAX_UNPACKED_BYTES or inflate.unconsumed_tail:
         raise ChartError(f"Choose a smaller chart: it has more than {MAX_UNPACKED_BYTES >> 20} MiB unpacked")
     if not inflate.eof:

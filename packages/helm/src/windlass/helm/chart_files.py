@@ -38,7 +38,7 @@ class ChartEntry(Struct, frozen=True):
 
 
 class ChartDependency(Struct, frozen=True):
-    """A chart that another one needs."""
+    """A dependency of a chart."""
 
     name: str
     version: str
@@ -47,7 +47,7 @@ class ChartDependency(Struct, frozen=True):
 
 
 class ChartDescription(Struct, frozen=True):
-    """What Chart.yaml says of a chart."""
+    """The description of a chart in its Chart.yaml."""
 
     name: str
     version: str
@@ -89,7 +89,7 @@ def _entries(versions: object) -> Iterator[ChartEntry]:
 
 
 def read_description(content: bytes) -> ChartDescription:
-    """Returns what the file Chart.yaml says. Raises ChartError."""
+    """Returns the description in a file Chart.yaml. Raises ChartError."""
     document = load(content, DESCRIPTION_FILE)
     name, version = (_text(document, key) for key in ("name", "version"))
     if not _NAME_PATTERN.match(name) or not _VERSION_PATTERN.match(version):
@@ -100,7 +100,7 @@ def read_description(content: bytes) -> ChartDescription:
 
 
 def read_lock(content: bytes) -> tuple[ChartDependency, ...]:
-    """Returns the charts in a file Chart.lock, with their exact versions. Raises ChartError."""
+    """Returns the dependencies in a file Chart.lock, with their exact versions. Raises ChartError."""
     return _dependencies(load(content, LOCK_FILE))
 
 

@@ -42,7 +42,7 @@ VALUES_FOLDER: Final = "values"
 
 
 class FetchedSource(Struct, frozen=True):
-    """What is in the folder of a run, as far as it was fetched."""
+    """The fetched part of the folder of a run."""
 
     identity: str
     """A text that differs for another chart: its digest, or the address and the commit."""
@@ -133,7 +133,7 @@ async def _fetch_from_repository(
 ) -> FetchedSource:
     row = await ctx.store.reads.resources.find(helm_repository.name, str(chart.repository))
     if row is None or row.org != build_input.service.org:
-        raise ChartError("helm_repository.repository: this repository is gone: choose another")
+        raise ChartError("helm_repository.repository: this repository was deleted: choose another")
     build_input.say(
         f"Fetching {chart.chart_name} {chart.chart_version} of {repository_settings(ctx, row).url}"
     )

@@ -37,7 +37,7 @@ _ADDRESS_PATTERN: Final = re.compile(r"(https|oci)://[A-Za-z0-9.-]+(:[0-9]{1,5})
 async def add_dependencies(
     ctx: Context, build_input: BuildInput, chart: Path, description: ChartDescription
 ) -> None:
-    """Fetches what is missing in the folder `charts`. Raises ChartError or RegistryFailure."""
+    """Fetches the dependencies that the folder `charts` lacks. Raises ChartError or RegistryFailure."""
     missing = await in_thread(_missing, chart, description.dependencies)
     if not missing:
         return
@@ -49,13 +49,13 @@ async def add_dependencies(
         if not _EXACT_PATTERN.match(exact.version):
             raise ChartError(
                 f"Run `helm dependency update`, and commit {LOCK_FILE}: the chart needs {needed.name} in the "
-                f"version {needed.version or 'any'}, and no exact one is named"
+                f"version {needed.version or 'any'}, which is not an exact one"
             )
         address = needed.repository or exact.repository
         if not _ADDRESS_PATTERN.match(address):
             raise ChartError(
                 f"Run `helm dependency build`, and commit the folder {_FOLDER}: {needed.name} is missing "
-                f"there, and its repository is no address that begins with https:// or {OCI_SCHEME}"
+                f"there, and its repository has no address that begins with https:// or {OCI_SCHEME}"
             )
         build_input.say(f"Fetching {needed.name} {exact.version} of {address}, which the chart needs")
         reader = ChartRepositoryReader(ctx, build_input.service.org, _repository(address))
@@ -98,8 +98,8 @@ def _keep(chart: Path, name: str, fetched: FetchedChart) -> None:
 
 
 def _repository(address: str) -> HelmRepository:
-    """Returns the repository at an address, without a login: logins of the organization are for services that
-    name them, which not everybody may do."""
+    """Returns the repository at an address, without a login: only services that name a repository of the
+    organization may use its login."""
     url = address.rstrip("/")
     kind: RepositoryWord = "OCI_GENERIC_CR" if url.startswith(OCI_SCHEME) else "HTTPS"
     return HelmRepository(name=url, kind=kind, url=url, config=HelmRepositoryConfig())

@@ -13,14 +13,14 @@ _Key = tuple[tuple[int, ...], bool, tuple[tuple[int, int, str], ...]]
 
 
 def newest_version_first(versions: Iterable[str]) -> list[str]:
-    """Returns the versions without duplicates. Texts that are no versions come last."""
+    """Returns the versions without duplicates. Texts that are not versions come last."""
     known = {version: key for version in versions if (key := _key(version)) is not None}
     others = sorted({version for version in versions if version not in known})
     return [*sorted(known, key=lambda version: known[version], reverse=True), *others]
 
 
 def is_release(version: str) -> bool:
-    """Returns whether a version is no pre-release."""
+    """Returns whether a version is a release, not a pre-release."""
     key = _key(version)
     return key is not None and key[1]
 

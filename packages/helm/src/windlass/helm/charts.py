@@ -61,7 +61,7 @@ class ChartRepositoryReader:
         self._is_oci = repository.url.startswith(OCI_SCHEME)
 
     async def check(self) -> None:
-        """Checks that the repository answers and takes the login. Raises RegistryFailure or ChartError."""
+        """Checks that the repository answers and accepts the login. Raises RegistryFailure or ChartError."""
         if self._is_oci:
             await (await self._registry()).check()
         else:
@@ -176,12 +176,12 @@ class ChartRepositoryReader:
             manifest = read_json(content, _ChartManifest)
         except BadJson as error:
             raise ChartError(
-                f"Choose another chart: {chart} {version} of {self._host} is no chart ({error})"
+                f"Choose another chart: {chart} {version} of {self._host} is not a chart ({error})"
             ) from error
         layer = next((layer for layer in manifest.layers if layer.mediaType == _CHART_LAYER), None)
         if layer is None:
             raise ChartError(
-                f"Choose another chart: {chart} {version} of {self._host} is an image, and no chart"
+                f"Choose another chart: {chart} {version} of {self._host} is an image, not a chart"
             )
         url, headers = registry.blob_request(name, layer.digest)
         archive = await fetch_file(
@@ -203,7 +203,7 @@ def _verified(archive: bytes, version: str, expected: str) -> FetchedChart:
         raise ChartError(
             f"Ask the owner of the repository to publish {version} again: its archive has the digest "
             f"{digest[:12]}…, "
-            f"and {expected[:12]}… is announced"
+            f"but the repository announces {expected[:12]}…"
         )
     return FetchedChart(archive, version, digest)
 
@@ -213,7 +213,7 @@ def _spellings(version: str) -> tuple[str, str]:
 
 
 def _registry_url(url: str) -> str:
-    """Returns the address of the registry with a repository of OCI. Those of this machine speak plain
+    """Returns the address of the registry of an OCI repository. Registries on this machine speak plain
     HTTP."""
     host = re.split("/", url.removeprefix(OCI_SCHEME), maxsplit=1)[0]
     plain = f"http://{host}"

@@ -99,7 +99,7 @@ def _content(answer: HttpResult, url: str, wanted: Download) -> bytes:
             return answer.body
         case 401 | 403 if not wanted.authorization:
             raise RegistryFailure(
-                Problem.LOGIN, f"Give the repository a login: {host} answers nothing without one"
+                Problem.LOGIN, f"Give the repository a login: {host} refuses requests without one"
             )
         case 401 | 403:
             raise RegistryFailure(Problem.LOGIN, f"Check user name and password: {host} refuses the login")

@@ -78,10 +78,10 @@ RUN_MEBIBYTES: Final = 512
 CANCEL_GRACE_SECONDS: Final = 60.0
 """Seconds in which a cancelled run can end its current operation and note that in the release."""
 MARGIN_SECONDS: Final = 120.0
-"""Seconds that a run may take beside Helm's own time limit, to heal an earlier run and to say why it
-failed."""
+"""Seconds that a run may take in addition to Helm's own time limit, to repair the release and to explain a
+failure."""
 _NOT_ROUTED: Final = (
-    "Use an Ingress of the chart for its ports: the gateway does not lead to Services of charts, and gives "
+    "Use an Ingress of the chart for its ports: the gateway does not route to Services of charts, and gives "
     "them no address"
 )
 _PATH_VARIABLE: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -346,8 +346,8 @@ def _without_nulls(value: object) -> object:
 
 
 async def _require_admin(tx: Tx, actor: Actor, row: Row, spec: Helm) -> None:
-    """Refuses a chart that may change the whole cluster. Otherwise, who may write to one service could give
-    it a chart of their own, and own the cluster."""
+    """Refuses a chart that may change the whole cluster, unless the actor has the scope Admin. Otherwise, a
+    caller with write access to one service could deploy any chart, and take over the cluster."""
     if spec.allow_cluster_wide_resources and not await allows(tx, actor, Scope.ADMIN, row):
         raise Forbidden(
             "allow_cluster_wide_resources: use a token with the scope Admin, or set it to false: the chart "

@@ -27,9 +27,8 @@ PROGRAM_NAME: Final = "helm"
 LAUNCHER_PATH: Final = "/windlass-launcher.pyz"
 """The path of the launcher's archive in a container. Python can execute the archive."""
 NO_CLUSTER: Final = (
-    "the cluster of this environment is no Kubernetes cluster, where charts are installed: connect one "
-    "with the engine "
-    "KUBERNETES, and use an environment on it"
+    "the cluster of this environment is no Kubernetes cluster, which Helm needs: connect a cluster with the "
+    "engine KUBERNETES, and use an environment on it"
 )
 _LAUNCHER_MODULES: Final = ("launcher", "run_server", "helm", "kubernetes_api")
 _MAIN_PROGRAM: Final = (

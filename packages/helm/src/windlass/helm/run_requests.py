@@ -76,7 +76,7 @@ class HelmRunApi:
             if row and row.service == service and row.status in OPEN_STATES_OF_DEPLOYMENTS:
                 return row
         raise Unauthorized(
-            "Send the credential of a run that is under way: only runs of Helm come here",
+            "Send the credential of a run in progress: only Helm runs may call this address",
             {"www-authenticate": 'Basic realm="a run of Helm"'},
         )
 
@@ -89,7 +89,7 @@ class HelmRunApi:
             case "PUT", "plan":
                 await _take_plan(ctx, run, request.body)
                 return RunAnswer(b"")
-        raise NotAllowed("A run does nothing of this kind")
+        raise NotAllowed("A Helm run has no such request")
 
 
 def _credential_in(header: bytes | None) -> str:
@@ -106,7 +106,7 @@ async def _give_credential(ctx: Context, run: DeploymentRow) -> bytes:
     """Returns a credential for the cluster, which is made for this run and stored nowhere."""
     service = await ctx.store.reads.resources.get(run.service)
     if service is None:
-        raise Conflict("Deploy again: the service of this run is gone")
+        raise Conflict("Deploy again: the service of this run was deleted")
     place = await ctx.places.of_environment(ctx.store.reads, service.parent)
     if not isinstance(place.engine, NamespaceAccess):
         raise Conflict(NO_CLUSTER)

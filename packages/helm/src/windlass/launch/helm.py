@@ -35,9 +35,8 @@ PAUSE: Final = "pause release"
 _FILES_VARIABLE: Final = "WINDLASS_FILES"
 """The folder with the files of settings, where they are not at their own paths."""
 _OTHER_ADDRESS: Final = (
-    ". If it runs, containers do not reach it there: ask the operator to set containers_url to an address "
-    "at which they "
-    "do"
+    ". If it runs, containers cannot reach it there: ask the operator to set containers_url to an address "
+    "that they can reach"
 )
 _VARIABLE_PATTERN: Final = re.compile(r"qovery\.env\.([A-Za-z_][A-Za-z0-9_]*)")
 _NOT_FOUND: Final = "not found"
@@ -57,19 +56,18 @@ _MAX_OUTPUT_LENGTH: Final = 8 * 1024 * 1024
 _HINTS: Final = (
     (
         "conflict occurred",
-        "arguments: add --force-conflicts, or leave the field out of the chart: somebody else has changed "
+        "arguments: add --force-conflicts, or leave the field out of the chart: another client has changed "
         "it in the cluster",
     ),
     (
         "invalid ownership metadata",
-        "arguments: add --take-ownership, or rename the object: one of this name is there, and belongs to "
-        "no release",
+        "arguments: add --take-ownership, or rename the object: an object with this name exists, and belongs "
+        "to no release",
     ),
     (
         "is forbidden: User",
         "allow_cluster_wide_resources: turn it on, or choose a chart that stays in its namespace: this one "
-        "changes objects "
-        "outside of it",
+        "changes objects outside of it",
     ),
     (
         "values don't meet the specifications",
@@ -78,9 +76,9 @@ _HINTS: Final = (
     ("parse error at", "source: correct the templates of the chart: one of them cannot be parsed"),
     (
         "context deadline exceeded",
-        "timeout_sec: raise it, or look why the objects do not become ready in time",
+        "timeout_sec: raise it, or find out why the objects do not become ready in time",
     ),
-    ("timed out waiting", "timeout_sec: raise it, or look why the objects do not become ready in time"),
+    ("timed out waiting", "timeout_sec: raise it, or find out why the objects do not become ready in time"),
 )
 
 
@@ -171,7 +169,7 @@ class HelmRun:
         state = self._state()
         if state in ("", *_HEALTHY):
             return
-        say(f"an earlier run left the release {state}, because it was killed: it is healed first")
+        say(f"an earlier run left the release {state}, because it was killed: it is repaired first")
         if state == _REMOVING:
             self._uninstall()
             return
@@ -183,7 +181,7 @@ class HelmRun:
         options = ("--no-hooks", "--force-conflicts", *self._place(), *self._limit())
         self._helm("rollback", self._release, str(revision), *options)
         assert self._api is not None
-        for number in unfinished:  # the history would show them as under way for ever
+        for number in unfinished:  # otherwise, the history would show them as in progress forever
             self._api.forget_revision(self._release, number)
 
     def _state(self) -> str:
@@ -268,22 +266,22 @@ class HelmRun:
         return _VARIABLE_PATTERN.sub(value_of, text)
 
     def _pause(self) -> None:
-        """Ends the pods of the release's Deployments and StatefulSets, and remembers how many there were."""
+        """Scales the Deployments and StatefulSets of the release to 0, and records their replicas."""
         assert self._api is not None
         for kind, name in self._scaled():
             if count := self._api.pause(kind, name):
-                say(f"{kind} {name}: {count} of its pods are ended")
+                say(f"{kind} {name}: scaled from {count} to 0")
 
     def _resume(self) -> None:
-        """Starts as many pods again as there were before the release was paused."""
+        """Restores the replicas from before the release was paused."""
         assert self._api is not None
         for kind, name in self._scaled():
             if count := self._api.resume(kind, name):
-                say(f"{kind} {name}: {count} pods are started again")
+                say(f"{kind} {name}: scaled back to {count}")
                 self._was_paused = True
 
     def _scaled(self) -> Iterator[tuple[str, str]]:
-        """Yields the kind and the name of the release's objects that have a number of pods."""
+        """Yields the kind and the name of the release's objects that have replicas."""
         if not self._history():
             return
         manifest = self._text("get", "manifest", self._release, *self._place())
@@ -309,7 +307,7 @@ class HelmRun:
         try:
             return self._api.claims(self._release)
         except (OSError, ValueError) as error:
-            say(f"it is not known whether claims stay: {error}")
+            say(f"the claims that stay cannot be listed: {error}")
             return []
 
     def _uninstall(self, *options: str) -> None:
@@ -324,7 +322,7 @@ class HelmRun:
     # Failures
 
     def _explain(self) -> None:
-        """Says why objects are not ready, as the cluster tells it."""
+        """Prints why objects are not ready, as the cluster reports it."""
         assert self._api is not None
         try:
             for problem in self._api.problems(self._release):

@@ -65,16 +65,21 @@ class Helm(Spec):
     description: Annotated[Description, example("The cache of the shop")] = ""
     timeout_sec: Annotated[
         int,
-        Meta(ge=0, le=86_400, description="Seconds that a run may take, with its hooks; 0 is the default"),
+        Meta(
+            ge=0,
+            le=86_400,
+            description="Time limit of a run with its hooks, in seconds; 0: the server's setting run_seconds",
+        ),
     ] = 600
     auto_preview: Annotated[
         bool | None,
-        Meta(description="Whether previews of the environment have it, in a namespace of their own"),
+        Meta(description="Whether previews of the environment include it, in a namespace of their own"),
     ] = None
     auto_deploy: Annotated[
         bool,
         Meta(
-            description="True deploys new commits of the chart's branch by itself. To turn it on needs Deploy"
+            description="Whether new commits of the chart's branch are deployed by themselves. To turn it on "
+            "needs Deploy"
         ),
     ] = False
     source: Annotated[
@@ -87,7 +92,7 @@ class Helm(Spec):
     ] = []
     arguments: Annotated[
         list[Argument],
-        Meta(max_length=50, description="Further options of helm upgrade, each in one word"),
+        Meta(max_length=50, description="Options of helm upgrade, each as one word, such as --name=value"),
         example(["--wait"]),
     ] = []
     allow_cluster_wide_resources: Annotated[
@@ -113,7 +118,7 @@ def normalise(spec: Helm) -> None:
 DIFFERENCE: Final = "DIFF"
 """The event of a deployment that only plans."""
 _PLAN_DESCRIPTION: Final = (
-    "Newest first, of the last 20 runs: what each has changed, by object. A deploy with `forceEvent=DIFF` "
+    "The changes of each object by the last 20 runs, newest first. A deploy with `forceEvent=DIFF` "
     "makes a plan and changes nothing. Values of Secrets are not shown."
 )
 _CHART: Final = (
@@ -176,7 +181,7 @@ helm = Family(
             "listServices",
             list[KubernetesService],
             "List the Services of the release",
-            "As the last deployment made them.",
+            "As of the last deployment.",
             id="listHelmServices",
             paged=False,
         ),
@@ -190,6 +195,6 @@ helm = Family(
             paged=False,
         ),
     ),
-    about="It is deployed only where the cluster of its environment is a Kubernetes cluster.",
+    about="Its environment has to be on a Kubernetes cluster.",
     exported=_EXPORTED,
 )

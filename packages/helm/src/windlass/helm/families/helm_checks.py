@@ -33,7 +33,7 @@ of_environments = Actions(
         post(
             "checkHelmRepository",
             CheckedChart,
-            "Look whether a repository has a chart",
+            "Check whether a repository has a chart",
             "Fetches the newest commit of the branch and runs nothing. 400 if there is no chart in the "
             "folder.",
             id="checkHelmRepository",

@@ -67,21 +67,23 @@ class HelmRepositoryConfig(Spec):
         Maybe[Secret],
         hidden(sent_to=_FIELDS_SENT),
         example("a-token-that-only-reads"),
-        Meta(description="A password, or better a token that only reads. Never answered"),
+        Meta(description="A password, or better a read-only token. Never shown"),
     ] = absent
-    region: Annotated[Maybe[Region], Meta(description="Region of the registry at its cloud")] = absent
+    region: Annotated[Maybe[Region], Meta(description="Region of the registry at its cloud provider")] = (
+        absent
+    )
     access_key_id: Annotated[Maybe[AccessKey], Meta(description="Id of an access key of AWS")] = absent
     secret_access_key: Annotated[
         Maybe[Secret],
         hidden(sent_to=("kind", "config.region", "config.access_key_id", "url")),
-        Meta(description="Secret key of AWS; requests to AWS are signed with it. Never answered"),
+        Meta(description="Secret key of AWS; requests to AWS are signed with it. Never shown"),
     ] = absent
     role_arn: Annotated[Maybe[Line], _REFUSED_ROLE] = absent
     scaleway_access_key: Annotated[Maybe[AccessKey], WITHOUT_EFFECT] = absent
     scaleway_secret_key: Annotated[
         Maybe[Secret],
         hidden(sent_to=("kind", "url", "config.region")),
-        Meta(description="Secret key of Scaleway. Never answered"),
+        Meta(description="Secret key of Scaleway. Never shown"),
     ] = absent
     scaleway_project_id: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
     azure_tenant_id: Annotated[Maybe[Line], WITHOUT_EFFECT] = absent
@@ -121,7 +123,7 @@ class HelmRepository(Spec):
         bool,
         example(False),
         Meta(
-            description="Refused if true: give the operator the authority of the certificate "
+            description="Refused if true: ask the operator to add the authority of the certificate "
             "(outbound_ca_file)"
         ),
     ] = False
@@ -148,9 +150,8 @@ class ChartsQuery(Paging):
                 r"^([A-Za-z0-9][A-Za-z0-9._/-]*)?\Z",
                 "must be the name of a chart in the repository, such as redis",
             ),
-            description="List the versions of this chart, the newest first. Registries of OCI list no "
-            "charts, and "
-            "need it",
+            description="List the versions of this chart, the newest first. Required for OCI registries, "
+            "which do not list charts",
         ),
     ] = ""
 
@@ -213,9 +214,8 @@ def _check_address(spec: HelmRepository) -> None:
 
 
 _CHARTS_DESCRIPTION: Final = (
-    "Asks the repository. 409 with the reason if it cannot be read. A registry of OCI lists no charts: "
-    "name one "
-    "with `chartName`."
+    "Reads the repository. 409 with the reason if it cannot be read. OCI registries do not list charts: "
+    "name one with `chartName`."
 )
 
 helm_repository = Family(
@@ -228,14 +228,14 @@ helm_repository = Family(
     spoken="Helm repository",
     write_need=Scope.ADMIN,
     normalise=normalise,
-    about="The repository is looked at before it is stored: 400 with the reason if it refuses the login, "
-    "or is no "
-    "repository. One that cannot be reached is stored, and `check` says so. Secrets are never in an answer.",
+    about="Windlass tests the repository before it stores it: 400 with the reason if it refuses the login or "
+    "is not a chart repository. One that cannot be reached is stored, and `check` says so. Answers never "
+    "contain secrets.",
     actions=(
         post(
             "check",
             RegistryCheck,
-            "Look at the repository now",
+            "Test the repository now",
             "Calls the repository with its login. The outcome is also kept in `check` of the repository.",
             id="tryHelmRepository",
         ),

@@ -157,21 +157,21 @@ class ChartValuesFiles(Spec):
 
 
 class ValuesOverride(Spec):
-    """What differs from the values of the chart. Later ones win: files, then set, set_string and set_json."""
+    """Values that override those of the chart. Later ones win: files, then set, set_string and set_json."""
 
     set: Annotated[
         list[ValuePair],
-        Meta(max_length=500, description="Pairs of a path and a value, as of the option --set"),
+        Meta(max_length=500, description="Pairs of a path and a value, as for the option --set"),
         example([["replicaCount", "2"]]),
     ] = []
     set_string: Annotated[
         list[ValuePair],
-        Meta(max_length=500, description="The same, and each value is a text"),
+        Meta(max_length=500, description="The same for --set-string: each value is a text"),
         example([["image.tag", "1.4.2"]]),
     ] = []
     set_json: Annotated[
         list[ValuePair],
-        Meta(max_length=500, description="The same, and each value is JSON"),
+        Meta(max_length=500, description="The same for --set-json: each value is JSON"),
         example([["tolerations", "[]"]]),
     ] = []
     file: Annotated[Maybe[ChartValuesFiles], shown_in_examples()] = absent
@@ -232,7 +232,7 @@ class ForcedDifference(Spec):
 
     force_event: Annotated[
         Maybe[Literal["DIFF"]],
-        Meta(description="DIFF plans only: it shows what the deployment would change, and changes nothing"),
+        Meta(description="DIFF only makes a plan: what the deployment would change. It changes nothing"),
     ] = field(name="forceEvent", default=absent)
 
 
@@ -273,7 +273,7 @@ class ChartPortShown(Shown):
     protocol: PortProtocol = "HTTP"
     is_default: bool = False
     publicly_accessible: Annotated[
-        bool, Meta(description="False: the gateway does not lead to Services of charts")
+        bool, Meta(description="False: the gateway does not route to Services of charts")
     ] = False
     service_name: Annotated[Maybe[str], example("shop-web"), shown_in_examples()] = absent
     service_selectors: Annotated[Maybe[list[Selector]], left_out_of_examples()] = absent
@@ -424,7 +424,7 @@ def check_arguments(arguments: list[str]) -> None:
         if option not in _ALLOWED_OPTIONS:
             raise clash(
                 f"arguments[{index}]",
-                f"leave out {option}: Windlass sets it, or it would reach beyond the release. These are "
+                f"leave out {option}: Windlass sets it, or it would affect more than the release. These are "
                 f"allowed: {', '.join(_ALLOWED_OPTIONS)}",
             )
 
