@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from tests.faults.inside import Inside, inside, until
 from tests.kubernetes.stub_cluster import StubCluster, stub_cluster
 from tests.world import Answer
+from windlass.store.tables.queues import queue_of, runs_beside
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[StubCluster]:
 
 @pytest.fixture
 async def windlass(tmp_path: Path, cluster: StubCluster) -> AsyncIterator[Inside]:
-    async with inside(tmp_path / "windlass", outbound_allow=["127.0.0.1/32"]) as there:
+    async with inside(tmp_path / "windlass", outbound_allow=["127.0.0.1/32", "10.9.9.9/32"]) as there:
         yield there
 
 
@@ -62,6 +64,26 @@ async def test_a_container_of_the_cluster_is_a_deployment_of_it(windlass, cluste
     (deployment,) = cluster.all("deployments")
     assert deployment["metadata"]["labels"]["windlass.dev/service"] == container
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"].startswith("shop/web")
+    # Deployments wait in a queue of the cluster: a slow API server holds those of no other.
+    queue = await windlass.ctx.store.reads.work.queue_of_runs(container)
+    assert queue == runs_beside(queue_of(made["id"]))
+
+
+STRANGE_VERSIONS = [
+    {"major": "x", "minor": "36"},
+    {"major": "1", "minor": "\u00b2"},
+    {"major": "1", "minor": "9" * 5000},
+    {"major": "1", "minor": "33"},
+    {},
+]
+
+
+@pytest.mark.parametrize("version", STRANGE_VERSIONS, ids=range(len(STRANGE_VERSIONS)))
+async def test_a_server_with_a_version_that_is_none_is_refused_as_too_old(windlass, cluster, version):
+    cluster.before = lambda request: web.json_response(version) if request.path == "/version" else None
+    refused = await connect(windlass, kubeconfig=cluster.kubeconfig())
+    assert refused.status == 400, refused
+    assert "update the cluster" in str(refused)
 
 
 def without_check(config: dict[str, Any]) -> None:

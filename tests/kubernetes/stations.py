@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,16 @@ class Told:
 
 @asynccontextmanager
 async def engine_on(
-    cluster: StubCluster, folder: Path, told: Told | None = None, **given: Any
+    cluster: StubCluster,
+    folder: Path,
+    told: Told | None = None,
+    allowed: Sequence[str] = ("10.9.9.9/32",),
+    **given: Any,
 ) -> AsyncIterator[KubernetesEngine]:
     told = told or Told()
     engine = make_engine(
         cluster.access,
-        Reach(loopback=True),
+        Reach((*allowed, "127.0.0.1/32"), public=False),
         folder=folder,
         helper_image="box:1",
         **({"installation": "test"} | given),

@@ -55,6 +55,18 @@ users:
     assert read_kubeconfig(text).server == "https://10.0.0.5:6443"
 
 
+LONG_TEXTS = {
+    "nested deeper": "kind: Config\nx: " + "[" * 900 + "]" * 900,
+    "have less in it": "kind: Config\nx:\n" + "- [a,b,c,d,e,f,g,h]\n" * 10_000,
+}
+
+
+@pytest.mark.parametrize(("words", "text"), LONG_TEXTS.items())
+def test_a_text_that_would_take_seconds_to_read_is_refused(words, text):
+    with pytest.raises(BadAccess, match=words):
+        read_kubeconfig(text)
+
+
 USERS: dict[str, dict[str, Any]] = {
     "exec": {"exec": {"command": "aws"}},
     "auth-provider": {"auth-provider": {"name": "gcp"}},

@@ -158,6 +158,32 @@ async def test_a_server_with_a_certificate_of_another_authority_is_refused(clust
     assert cluster.requests == []
 
 
+async def test_nothing_connects_to_an_address_of_a_pod_that_is_not_allowed(cluster, tmp_path):
+    it = web(ports=(8080,))
+    for allowed, wanted in (((), ""), (("10.9.9.9/32",), "10.9.9.9")):
+        async with engine_on(cluster, tmp_path / wanted, allowed=allowed) as engine:
+            (copy,) = (await engine.apply(it, 1)).instances
+            assert (copy.address, copy.inside) == (wanted, wanted)
+            assert bool(copy.ports) is bool(wanted)
+            assert ("outbound_allow" in copy.unready) is not bool(wanted)
+
+
+@pytest.mark.parametrize("text", ["169.254.169.254", "::ffff:10.9.9.9", "localhost", "10.9.9.9 "])
+async def test_an_address_of_a_pod_is_one_in_numbers_and_allowed(cluster, tmp_path, text):
+    it = web(ports=(8080,))
+    async with engine_on(cluster, tmp_path / "engine") as engine:
+        (copy,) = (await engine.apply(it, 1)).instances
+        assert copy.is_ready
+        (pod,) = cluster.all("pods")
+        cluster.change("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], podIP=text)
+
+        async def is_closed() -> bool:
+            (copy,) = (await engine.observe(it.service)).instances
+            return not copy.address and not copy.ports and not copy.is_ready
+
+        await until(is_closed)
+
+
 async def test_while_the_server_is_away_nothing_is_claimed_and_its_return_is_told(cluster, tmp_path):
     told = Told()
     async with engine_on(cluster, tmp_path / "engine", told) as engine:

@@ -21,6 +21,10 @@ from msgspec import Struct
 MAX_CONFIG_BYTES: Final = 256 * 1024
 ACCOUNT_FOLDER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _IN_CLUSTER_SERVER: Final = "https://kubernetes.default.svc"
+_MAX_DEPTH: Final = 50
+_MAX_EVENTS: Final = 10_000
+"""Maximum number of values, with the beginnings and ends of lists."""
+_Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FLATTEN_ADVICE: Final = "`kubectl config view --flatten --minify` writes one that contains everything"
 
 
@@ -85,10 +89,8 @@ def _parse(text: str) -> Mapping[str, Any]:
     if len(text) > MAX_CONFIG_BYTES:
         raise BadAccess(f"kubeconfig: must not be longer than {MAX_CONFIG_BYTES} bytes")
     try:
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            if isinstance(event, yaml.AliasEvent):  # a few of them can stand for gigabytes
-                raise BadAccess("kubeconfig: write it without YAML aliases (*name)")
-        document = yaml.safe_load(text)
+        _refuse_unsafe_yaml(text)
+        document = yaml.load(text, _Loader)  # noqa: S506 (a safe loader, written in C)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         if isinstance(error, BadAccess):
             raise
@@ -96,6 +98,18 @@ def _parse(text: str) -> Mapping[str, Any]:
     if not isinstance(document, dict) or document.get("kind") != "Config":
         raise BadAccess("kubeconfig: must be a document of kind Config, as kubectl writes it")
     return document
+
+
+def _refuse_unsafe_yaml(text: str) -> None:
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
+        if count > _MAX_EVENTS:  # seconds of work, and a cluster's file is read again at each start
+            raise BadAccess("kubeconfig: must have less in it: send that of one cluster (--minify)")
+        if isinstance(event, yaml.AliasEvent):  # a few of them can stand for gigabytes
+            raise BadAccess("kubeconfig: write it without YAML aliases (*name)")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            raise BadAccess(f"kubeconfig: must not be nested deeper than {_MAX_DEPTH}")
 
 
 def _named(document: Mapping[str, Any], list_name: str, field: str, name: str) -> Mapping[str, Any]:

@@ -195,7 +195,7 @@ class ClusterApi:
                 version = decode(await self._whole(answer, MAX_REASON_BYTES), _VersionName)
         return ServerFacts(
             version=version.git_version,
-            clock=parsedate_to_datetime(stamp).timestamp() if stamp else 0.0,
+            clock=_seconds(stamp),
             certificate_end=ssl.cert_time_to_seconds(shown["notAfter"]) if shown else 0.0,
         )
 
@@ -371,6 +371,14 @@ async def lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             )
     if rest:
         yield bytes(rest)
+
+
+def _seconds(date: str) -> float:
+    """Converts the date of an answer to seconds since 1970; 0 if it is none."""
+    try:
+        return parsedate_to_datetime(date).timestamp() if date else 0.0
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
 
 
 def _retry_after(answer: aiohttp.ClientResponse) -> float:

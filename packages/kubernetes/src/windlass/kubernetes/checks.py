@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -23,6 +24,8 @@ from windlass.kubernetes.instances import is_running
 
 _CONNECT_SECONDS: Final = 20.0
 OLDEST_VERSION: Final = (1, 34)
+_VERSION_PATTERN: Final = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})\+?")
+"""Major and minor number; some vendors write `36+`."""
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _NEEDED: Final = (
     ("", "namespaces", "", "create"),
@@ -122,11 +125,13 @@ async def _check_version(api: ClusterApi) -> Finding:
         return fail(
             "Cluster version", str(refused), "check the address: it must be that of a Kubernetes API server"
         )
-    numbers = int(version.major or 0), int("".join(filter(str.isdigit, version.minor)) or 0)
-    if numbers < OLDEST_VERSION:
+    match = _VERSION_PATTERN.fullmatch(f"{version.major}.{version.minor}")
+    if match is None or (int(match[1]), int(match[2])) < OLDEST_VERSION:
         least = ".".join(map(str, OLDEST_VERSION))
         return fail(
-            "Cluster version", version.git_version, f"update the cluster: Windlass needs {least} or newer"
+            "Cluster version",
+            version.git_version[:100],
+            f"update the cluster: Windlass needs {least} or newer",
         )
     return ok("Cluster version", version.git_version)
 

@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
+from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
 from typing import Final, Literal
@@ -17,6 +18,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from windlass.base.addresses import Reach
 from windlass.base.clock import Clock, SystemClock
 from windlass.engines.engine import (
     UNKNOWN_LIMITS,
@@ -109,10 +111,13 @@ class KubernetesEngine:
         *,
         folder: Path,
         options: ClusterOptions,
+        allowed_addresses: Reach,
         expected_id: str = "",
         clock: Clock | None = None,
     ) -> None:
-        self._api, self._options = api, options
+        """`allowed_addresses`: those at which instances may be, because the gateway connects to what the
+        API server tells."""
+        self._api, self._options, self._reach = api, options, allowed_addresses
         self.clock = clock or SystemClock()
         self._notices = ChangeNotices()
         self._cache = ClusterCache(
@@ -403,9 +408,22 @@ class KubernetesEngine:
         if has_ended(pod) and not pod.label(names.INDEX):
             return None  # its controller replaces it
         seen = instance(pod, index)
+        if seen is not None and seen.address and (why := self._closed_address(seen.address)):
+            unready = why if seen.ports else seen.unready
+            seen = replace(seen, address="", inside="", ports={}, unready=unready)
         if seen is not None and pod.metadata.uid in self._leaving and seen.phase is Phase.RUNNING:
             return replace(seen, unready="it is about to end")
         return seen
+
+    def _closed_address(self, text: str) -> str:
+        """Returns why nothing connects to the address that an API server tells; empty if it is allowed."""
+        with suppress(ValueError):
+            if self._reach.admits(ip_address(text)):
+                return ""
+        return (
+            "Ask the operator to allow the network of the Pods with outbound_allow: Windlass may not connect "
+            f"to {text[:50]}"
+        )
 
     def _live_pods(self, service: str, generation: int) -> list[Pod]:
         return [

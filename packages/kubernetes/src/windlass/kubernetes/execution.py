@@ -296,6 +296,8 @@ class KubernetesExecution:
         async with asyncio.timeout(_START_PATIENCE):
             while _BEGUN not in said and (piece := await self._socket.read()):
                 said += piece
+                if len(said) > MAX_OUTPUT_BYTES:  # nothing else is written before the mark
+                    break
         if rest := said.replace(_BEGUN, b"", 1):
             self._ahead.append(rest)
 

@@ -63,6 +63,12 @@ def namespace(installation: str, environment: str) -> str:
     return f"wl-{_digest(installation)}-{host_name(environment, 48)}"
 
 
+def account_namespace(installation: str) -> str:
+    """Returns the namespace of the account that may change the whole cluster. That of no environment has
+    this name."""
+    return f"wl-{_digest(installation)}-accounts"
+
+
 def host_name(name: str, longest: int = _MAX_LABEL_LENGTH) -> str:
     """Converts a name of users to a host name: `Café Shop` becomes `cafe-shop`."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()

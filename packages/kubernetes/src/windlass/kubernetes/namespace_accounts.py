@@ -1,8 +1,9 @@
 """Accounts of the namespaces of environments, for runs that change objects of the cluster themselves.
 
-Each namespace has an account that may do everything in it, and nothing elsewhere. A second one, which is made
-when it is first needed, may change the whole cluster. Each run gets a token of its own, which ends soon after
-the run.
+Each namespace has an account that may do everything in it, and nothing elsewhere. One account, which is made
+when it is first needed, may change the whole cluster. It has a namespace of its own: who may make Pods in a
+namespace may take each account there for them. Each run gets a token of its own, which ends soon after the
+run.
 """
 
 from __future__ import annotations
@@ -46,11 +47,14 @@ class NamespaceAccounts:
         """Returns a new credential; see `NamespaceAccess`."""
         namespace = manifests.namespace(self._options, environment, org)
         name: str = namespace["metadata"]["name"]
-        account = CLUSTER_ACCOUNT if has_whole_cluster else ACCOUNT
+        account, home = ACCOUNT, name
         try:
             await self._add_namespace(namespace)
-            await self._add_account(name, account, has_whole_cluster=has_whole_cluster)
-            token = await self._token(name, account, seconds)
+            if has_whole_cluster:
+                account, home = CLUSTER_ACCOUNT, names.account_namespace(self._options.installation)
+                await self._add_namespace(self._object(home))
+            await self._add_account(home, account, has_whole_cluster=has_whole_cluster)
+            token = await self._token(home, account, seconds)
         except ClusterUnavailable as error:
             raise EngineUnavailable(str(error)) from error
         except ClusterRefusal as refused:

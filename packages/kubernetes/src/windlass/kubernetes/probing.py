@@ -41,6 +41,8 @@ class Probing:
 
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
         """Asks the node first, which probes by itself, and the instance if the node has no answer yet."""
+        if probe.kind is not ProbeKind.EXEC and not instance.address and instance.unready:
+            return instance.unready  # no connection may be opened to it
         if probe.kind is not ProbeKind.EXEC and not probe.accepted and self._engine.is_passing(instance):
             return ""
         problem = await run_probe(self, instance, probe)

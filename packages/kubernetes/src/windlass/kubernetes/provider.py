@@ -61,6 +61,7 @@ def make_engine(
         ClusterApi(access, allowed_addresses, name),
         folder=folder,
         options=options,
+        allowed_addresses=allowed_addresses,
         expected_id=expected_id,
     )
 

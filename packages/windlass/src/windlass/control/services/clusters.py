@@ -230,7 +230,7 @@ async def give_queue(tx: Tx, id: str, spec: Cluster) -> None:
     A slow or unreachable engine then does not delay other deployments. A cluster on the machine of another
     server gets the queue of that machine.
     """
-    if spec.engine_address:
+    if spec.is_elsewhere:
         await tx.work.add_queue(id, queue_of(id))
     elif (place := place_of(spec)) not in {"", FIRST_PLACE}:
         await tx.work.add_queue(id, queues_of(place).deployments)
