@@ -123,7 +123,7 @@ class HelmKind(ServiceKind[Helm]):
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Helm]) -> None:
-        if _what_is_made(change.spec) != _what_is_made(change.before):
+        if _object_settings(change.spec) != _object_settings(change.before):
             await _require_admin(tx, change.actor, change.row, change.spec)
         change.extras |= await _added_fields(tx, change.spec, change.row)
         await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
@@ -332,7 +332,7 @@ async def _last_run(ctx: Context, service: str) -> DeploymentRow | None:
 # Settings
 
 
-def _what_is_made(spec: Helm) -> object:
+def _object_settings(spec: Helm) -> object:
     """Returns the settings that decide which objects a release has."""
     parts = (spec.allow_cluster_wide_resources, spec.source, spec.values_override, spec.arguments)
     return _without_nulls(msgspec.to_builtins(parts))

@@ -132,7 +132,7 @@ class HelmRun:
         if self._action == SHOW:
             self._show()
             return
-        self._heal()
+        self._repair()
         if self._action == PAUSE:
             self._pause()
             return
@@ -165,7 +165,7 @@ class HelmRun:
 
     # A release that an earlier run has left
 
-    def _heal(self) -> None:
+    def _repair(self) -> None:
         state = self._state()
         if state in ("", *_HEALTHY):
             return

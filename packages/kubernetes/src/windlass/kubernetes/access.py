@@ -1,7 +1,7 @@
 """The address and the credentials of a cluster, from a kubeconfig or from the service account of a Pod.
 
-Kubeconfig files can name programs to run and files to read. Windlass does neither for somebody who sends one:
-only what is in the text itself counts.
+A kubeconfig can name programs to run and files to read. Windlass runs no such program and reads no such file:
+it uses only the text itself.
 """
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ def read_kubeconfig(text: str) -> ClusterAccess:
     if not access.token and not (access.certificate and access.key):
         raise BadAccess(
             "users: give the user a token, or client-certificate-data and client-key-data: it has no "
-            "credentials "
-            f"of its own ({_FLATTEN_ADVICE})"
+            f"credentials of its own ({_FLATTEN_ADVICE})"
         )
     return access
 
@@ -125,8 +124,7 @@ def _refuse_unsafe_cluster(cluster: Mapping[str, Any]) -> None:
     if cluster.get("insecure-skip-tls-verify"):
         raise BadAccess(
             "insecure-skip-tls-verify: leave it out, and give certificate-authority-data: without a "
-            "check of the "
-            "certificate, anybody on the way could read the credentials"
+            "check of the certificate, anyone on the network path could read the credentials"
         )
     if cluster.get("certificate-authority"):
         raise _file_refusal("certificate-authority")
@@ -139,8 +137,7 @@ def _refuse_unsafe_user(user: Mapping[str, Any]) -> None:
         if user.get(field):
             raise BadAccess(
                 f"{field}: give a token or a client certificate instead, for example that of a service "
-                f"account: "
-                "Windlass runs no programs that a kubeconfig names"
+                "account: Windlass runs no programs that a kubeconfig names"
             )
     for field in ("client-certificate", "client-key", "tokenFile"):
         if user.get(field):
@@ -148,7 +145,7 @@ def _refuse_unsafe_user(user: Mapping[str, Any]) -> None:
     for field in ("username", "password"):
         if user.get(field):
             raise BadAccess(
-                f"{field}: give a token or a client certificate: Kubernetes has no passwords any more"
+                f"{field}: give a token or a client certificate: Kubernetes no longer supports passwords"
             )
     for field in ("as", "as-groups", "as-uid", "as-user-extra"):
         if user.get(field):

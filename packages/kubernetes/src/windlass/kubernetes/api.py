@@ -41,7 +41,7 @@ MAX_CALLS: Final = 16
 """Maximum number of requests in progress, besides streams."""
 MAX_MESSAGE_LENGTH: Final = 600
 _MAX_WAITS: Final = 4
-"""Number of times that a request is sent again because the API server had too much to do."""
+"""Number of times that a request is sent again because the API server was overloaded."""
 _MAX_WAIT: Final = 10.0
 _MERGE_PATCH: Final = "application/merge-patch+json"
 _AWAY_STATUSES: Final = frozenset({500, 502, 503, 504})
@@ -63,7 +63,7 @@ class ClusterRefusal(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """Whether somebody else has changed or created the object first."""
+        """Whether another client has changed or created the object first."""
         return self.status == 409
 
     @property
@@ -83,7 +83,7 @@ class _VersionName(Struct, frozen=True, rename="camel"):
 class ServerFacts(Struct, frozen=True, kw_only=True):
     version: str
     clock: float
-    """Its time in seconds since 1970; 0 if it does not tell."""
+    """Its time in seconds since 1970; 0 if unknown."""
     certificate_end: float
 
 
@@ -168,7 +168,7 @@ class ClusterApi:
         limit: int = MAX_ANSWER_BYTES,
         timeout: float = REQUEST_TIMEOUT,
     ) -> bytes:
-        """Sends a request and returns the body of the answer. Waits if the API server has too much to do."""
+        """Sends a request and returns the body of the answer. Waits if the API server is overloaded."""
         data = None if body is None else msgspec.json.encode(body)
         for attempt in range(_MAX_WAITS + 1):
             # One that was told to wait holds no turn meanwhile: others may be told nothing of the kind.
@@ -327,7 +327,7 @@ class ClusterApi:
         return self._session
 
     async def _whole(self, answer: aiohttp.ClientResponse, limit: int) -> bytes:
-        """Returns the body of an answer. Raises for a status that is no success."""
+        """Returns the body of an answer. Raises for a status other than success."""
         body = bytearray()
         async for piece in answer.content.iter_any():
             body += piece
@@ -344,8 +344,7 @@ class ClusterApi:
             said = FailureStatus(message=body[:MAX_MESSAGE_LENGTH].decode(errors="replace").strip())
         if status == 401:
             return ClusterUnavailable(
-                f"Send the kubeconfig of {self._name} again: its API server does not accept the "
-                f"credentials any more"
+                f"Send the kubeconfig of {self._name} again: its API server no longer accepts the credentials"
             )
         if status in _AWAY_STATUSES or status == 429:
             return ClusterUnavailable(
@@ -382,7 +381,7 @@ def _seconds(date: str) -> float:
 
 
 def _retry_after(answer: aiohttp.ClientResponse) -> float:
-    """Returns the seconds to wait, as the API server asks for, within reason."""
+    """Returns the seconds to wait that the API server asks for, up to a limit."""
     asked = answer.headers.get("Retry-After", "1")
     return min(float(asked) if asked.isdigit() else 1.0, _MAX_WAIT)
 

@@ -1,4 +1,4 @@
-"""The builder of the Kubernetes engine. It builds nothing yet: services on a cluster run from images."""
+"""The builder of the Kubernetes engine, which refuses all builds: services on a cluster run from images."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from windlass.builders.builder import BuildError, Order, Say
 from windlass.engines.workload import Artifact
 
 _NO_BUILDS = (
-    "Make a container from an image in a registry, or deploy on a cluster with a Docker engine: images "
-    "are not built "
-    "for Kubernetes clusters yet"
+    "Create a container from an image in a registry, or deploy on a cluster with a Docker engine: Windlass "
+    "does not build images for Kubernetes clusters yet"
 )
 
 

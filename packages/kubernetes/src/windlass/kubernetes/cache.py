@@ -1,4 +1,4 @@
-"""What the cluster has of an installation: one watch for each kind, which answers all reads."""
+"""A cache of an installation's objects in a cluster: one watch for each kind of object answers all reads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ClusterCache:
             return note
 
         def ignore(before: KubeObject | None, after: KubeObject | None) -> None:
-            """Only wakes those who wait."""
+            """Only wakes the waiting tasks."""
 
         self.pods = Watch(api, PODS, Pod, selector, waking(pod_changed), self._note_recovery)
         self.deployments = Watch(
@@ -70,7 +70,7 @@ class ClusterCache:
 
     @property
     def problem(self) -> str:
-        """Why the state of the cluster is not known; empty if it is."""
+        """Why the state of the cluster is unknown; empty if it is known."""
         return next((watch.problem for watch in self._watches if watch.problem), "")
 
     @property

@@ -72,7 +72,7 @@ async def check_cluster(
         yield await _check_storage(api)
         yield await _check_usage(api)
     except ClusterUnavailable as away:
-        yield fail("Cluster", str(away), "start it, or correct its kubeconfig")
+        yield fail("Cluster", str(away), "start the cluster, or correct its kubeconfig")
     finally:
         await api.close()
 
@@ -176,8 +176,8 @@ async def _check_storage(api: ClusterApi) -> Finding:
     others = ", ".join(each.metadata.name for each in found) or "none"
     return warn(
         "Storage class",
-        f"no default one ({others})",
-        "set kubernetes_storage_class, or services have no volumes",
+        f"there is no default class ({others})",
+        "set kubernetes_storage_class: without a class, services cannot have volumes",
     )
 
 
@@ -190,6 +190,6 @@ async def _check_usage(api: ClusterApi) -> Finding:
         return warn(
             "Usage",
             str(refused),
-            "give the account the rights `list nodes` and `get nodes/proxy`: without, no usage",
+            "give the account the rights `list nodes` and `get nodes/proxy`: without them, usage is unknown",
         )
-    return ok("Usage", f"{len(nodes)} nodes tell it")
+    return ok("Usage", f"reported by {len(nodes)} nodes")

@@ -1,4 +1,4 @@
-"""What is known of a cluster as a whole: which one it is, the room on its nodes, and what instances use."""
+"""Reads facts about a whole cluster: its id, the size of its nodes, and the usage of instances."""
 
 from __future__ import annotations
 

@@ -189,9 +189,8 @@ class KubernetesEngine:
 
     async def why_one_organization(self) -> str:
         return (
-            "Have a network plugin that enforces NetworkPolicies, and keep organizations that do not "
-            "trust each other "
-            "on clusters of their own: Windlass cannot see whether this cluster enforces them"
+            "Use a network plugin that enforces NetworkPolicies, and keep organizations that do not trust "
+            "each other on clusters of their own: Windlass cannot see whether this cluster enforces them"
         )
 
     def note_disk_use(self, measurement: DiskMeasurement) -> None:
@@ -336,10 +335,10 @@ class KubernetesEngine:
                 key=lambda each: number(each.label(names.GENERATION)),
             )
             for controller in controllers:
-                await self._generations.bury(controller)
+                await self._generations.record_removal(controller)
             runs = [pod for pod in self._generations.pods(service, generation) if pod.label(names.INDEX)]
             if generation is not None and not controllers and not runs:
-                await self._generations.bury_absent(service, generation)
+                await self._generations.record_absent_removal(service, generation)
             await asyncio.gather(
                 self._endings.end_pods(service, generation, controllers, grace),
                 *(
@@ -433,14 +432,14 @@ class KubernetesEngine:
         ]
 
     def start_of(self, instance: Instance) -> tuple[str, int] | None:
-        """Returns which start of an instance runs; None if none does."""
+        """Returns the uid and the restart count of an instance's Pod; None if it does not run."""
         for pod in self._cache.pods.of(instance.service):
             if pod.metadata.name == instance.id and is_running(pod):
                 return pod.metadata.uid, restart_count(pod)
         return None
 
     def is_passing(self, instance: Instance) -> bool:
-        """Returns whether the node of an instance calls it ready."""
+        """Returns whether the node reports an instance as ready."""
         return any(
             pod.metadata.name == instance.id and passes_probes(pod)
             for pod in self._cache.pods.of(instance.service)
@@ -573,5 +572,5 @@ class KubernetesEngine:
 
 
 def _is_mark(pod: Pod) -> bool:
-    """Returns whether this is what stays of a removed run."""
+    """Returns whether a Pod is the record of a removed run."""
     return bool(pod.label(names.INDEX)) and is_leaving(pod) and has_ended(pod)

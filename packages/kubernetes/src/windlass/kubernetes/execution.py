@@ -40,7 +40,7 @@ _LOST_EXIT_CODE: Final = 137
 _STDIN, _RESIZE, _CLOSE = 0, 4, 255
 """Channels, besides 1 and 2 for output and 3 for the end."""
 _RESIZE_SECONDS: Final = 0.2
-"""Input waits for so long after a change of the size, which a node applies beside the input."""
+"""Seconds for which input waits after a change of the terminal size, which a node applies in parallel."""
 _END_OF_INPUT: Final = b"\x04"
 _PIECE: Final = 32 * 1024
 _NOT_FOUND_PATTERN: Final = re.compile(r'exec: "([^"]{1,300})": (.{1,200}?)(?:: unknown|$)')

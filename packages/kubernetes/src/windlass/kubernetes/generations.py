@@ -1,8 +1,8 @@
 """The Deployments and StatefulSets of generations.
 
-The object of a generation is a compare-and-set cell: it is created once, and every later write names the
-version that it has read. A removed generation stays as an object of no replicas with a label, so a late call
-finds it and is refused.
+The object of a generation is created once, and every later write has the `resourceVersion` that was read
+(compare-and-set). A removed generation stays as an object with 0 replicas and a label, so a late call finds
+it and is refused.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Generations:
                 return
             controller = self._noted(found)
 
-    async def bury(self, controller: GenerationObject) -> GenerationObject | None:
+    async def record_removal(self, controller: GenerationObject) -> GenerationObject | None:
         """Marks a generation as removed, with no replicas. Returns the object; None if it does not exist."""
         while not is_removed(controller):
             change = {
@@ -138,7 +138,9 @@ class Generations:
             if each.label(names.DISCARDED) and generation >= workload.generation:
                 raise EngineError(removed_message(workload))
 
-    async def bury_absent(self, service: str, generation: int, *, is_discarded: bool = False) -> None:
+    async def record_absent_removal(
+        self, service: str, generation: int, *, is_discarded: bool = False
+    ) -> None:
         """Marks a generation as removed that has no object, if the service has others. `is_discarded`: the
         mark stands for all earlier generations."""
         beside: Sequence[KubeObject] = self.of(service) or self.pods(service)
@@ -177,13 +179,13 @@ class Generations:
                 raise
             found = await self._api.find(paths.deployments(namespace, name), GenerationObject)
             if found is not None:
-                await self.bury(self._noted(found))
+                await self.record_removal(self._noted(found))
 
     async def delete(self, controller: GenerationObject) -> None:
         await self._api.delete(self._own_path(controller), {"propagationPolicy": "Background"})
 
     async def give_indexes(self, service: str, generation: int) -> None:
-        """Gives an index to each Pod of a Deployment that has none: the lowest free one."""
+        """Assigns the lowest free index to each Pod of a Deployment that has none."""
         async with self._numbering.setdefault((service, generation), asyncio.Lock()):
             await self._give_indexes(service, generation)
 
@@ -211,7 +213,7 @@ class Generations:
             self._noted(found)
 
     async def _with_new(self, controller: GenerationObject) -> dict[str, int] | None:
-        """Returns the indexes of a Deployment with those of new Pods; None if nothing is to be given."""
+        """Returns the indexes of a Deployment with those of new Pods; None if there are no new Pods."""
         service, generation = controller.label(names.SERVICE), number(controller.label(names.GENERATION))
         given = dict(_indexes(controller.annotation(names.INDEXES)))
         pods = [pod for pod in self.pods(service, generation) if not pod.label(names.INDEX)]
@@ -284,8 +286,8 @@ class Generations:
         return self._noted(made)
 
     def _may_return(self, found: GenerationObject) -> bool:
-        """Returns whether a removed generation may run again: if a later one was removed after it, and none
-        of a later one is left. Then it replaces one whose release failed."""
+        """Returns whether a removed generation may run again: all later generations are removed, and one of
+        them was removed after it. Then it replaces a generation whose release failed."""
         generation, removal = number(found.label(names.GENERATION)), number(found.label(names.REMOVED))
         others = self.of(found.label(names.SERVICE))
         later = [each for each in others if number(each.label(names.GENERATION)) > generation]
@@ -320,7 +322,7 @@ def _is_stateful(controller: GenerationObject) -> bool:
 
 @lru_cache(4096)
 def _indexes(annotation: str) -> Mapping[str, int]:
-    """Returns the index of each Pod of a Deployment. Somebody may have changed the annotation by hand."""
+    """Returns the index of each Pod of a Deployment. The annotation may have been edited by hand."""
     try:
         found = json.loads(annotation) if annotation else {}
     except ValueError:

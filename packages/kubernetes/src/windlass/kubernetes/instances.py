@@ -34,7 +34,7 @@ def restart_count(pod: Pod) -> int:
 
 
 def has_ended(pod: Pod) -> bool:
-    """Returns whether no program of a Pod runs any more, or will run again."""
+    """Returns whether no program of a Pod runs, or will run again."""
     return pod.status.phase in _ENDED_PHASES
 
 
@@ -44,7 +44,7 @@ def is_running(pod: Pod) -> bool:
 
 
 def passes_probes(pod: Pod) -> bool:
-    """Returns whether the node calls a Pod ready."""
+    """Returns whether the node reports a Pod as ready."""
     status = app_status(pod)
     return status is not None and status.ready and status.started is not False
 
@@ -114,7 +114,7 @@ def exit_reason(end: TerminatedState, pod: Pod) -> str:
 
 
 def hindrance(pod: Pod) -> str:
-    """Returns why the program of a Pod does not begin; empty if nothing hinders it. A new Pod may have to
+    """Returns why the program of a Pod does not start; empty if no obstacle is known. A new Pod may have to
     wait for its volume and its node for a moment."""
     reason = pending_reason(pod)
     is_new = app_status(pod) is None and time.time() * 1000 < _created_at(pod) + _PLACEMENT_MS

@@ -1,4 +1,4 @@
-"""Deletes what is not needed any more. Only objects with the label of this installation are touched."""
+"""Deletes objects that are no longer needed. Only objects with the label of this installation are touched."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Leftovers:
         if runs:
             latest = max(number(run.label(names.GENERATION)) for run in runs)
             if not self._generations.of(service, latest):
-                await self._generations.bury_absent(service, latest, is_discarded=True)
+                await self._generations.record_absent_removal(service, latest, is_discarded=True)
         for run in runs:
             await self._runs.release(run)
 

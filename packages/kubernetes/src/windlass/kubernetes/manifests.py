@@ -36,9 +36,9 @@ INIT_PROGRAMS: Final = frozenset(
 )
 DEFAULT_VOLUME_GIB: Final = 1
 CPU_SHARE: Final = 10
-"""The scheduler reserves this part of the processor limit: a tenth. Memory is reserved in full."""
+"""The CPU request is the limit divided by this number. The memory request equals the limit."""
 _FOREVER: Final = 1_000_000
-"""A number of failures that no start reaches: Windlass decides how long a start may take."""
+"""Failure threshold that no start reaches: Windlass decides how long a start may take."""
 _TEMPORARY_FOLDERS: Final = ("/tmp", "/run", "/var/tmp")  # noqa: S108 (inside of the container)
 _SERVER_ACCOUNT: Final = False
 _OUTPUT_FOLDER: Final = posixpath.dirname(OUTPUT_FILE)

@@ -1,4 +1,4 @@
-"""Tells what changes in the cluster: gives new Pods their index, has their output read, and sends notices."""
+"""Handles changes in the cluster: assigns indexes to new Pods, reads their output, and sends notices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ChangeNotices:
         self._notice: Notice = lambda service: None
         self._missed: Missed = ignore_lost_lines
         self._seen: dict[str, tuple[Phase, int, bool]] = {}
-        """Phase, restarts and readiness by uid, as they were told last."""
+        """Phase, restarts and readiness by uid, as of the last notice."""
         self._busy: Counter[tuple[str, int]] = Counter()
         """Number of calls in progress by generation, whose effects need no notice."""
         self._tasks: set[asyncio.Task[None]] = set()

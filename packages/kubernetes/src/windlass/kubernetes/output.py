@@ -89,7 +89,7 @@ class OutputPositions:
 
 
 class Readership:
-    """A lock among servers that share a data directory. The one that has it reads the output."""
+    """A lock among servers that share a data directory. The server that holds it reads the output."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -210,7 +210,7 @@ class PodFollower:
             self._read_to_end = -1
 
     def _is_done(self) -> bool:
-        """Returns whether the Pod has nothing to say any more."""
+        """Returns whether the Pod writes no more output."""
         pod = self._pod()
         return pod is None or has_ended(pod)
 

@@ -1,7 +1,7 @@
 """Waits until the instances of a new generation are ready to get requests.
 
-The wait is the one that all engines share. In addition, it asks the cluster why instances do not begin, so
-that the reason is told at once: an image, a quota, no room on a node, a volume.
+All engines share the wait. In addition, this module reads from the cluster why instances do not start, so
+that the reason is shown at once: an image, a quota, no room on a node, a volume.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ClusterReadiness:
             raise
 
     async def _look(self) -> None:
-        """Tells why instances do not begin. Raises NotReady for a reason that waiting does not change."""
+        """Reports why instances do not start. Raises NotReady for a reason that waiting does not change."""
         loop = asyncio.get_running_loop()
         began = since = loop.time()
         next_events, last = began + _EVENTS_AFTER, ""
@@ -93,7 +93,7 @@ class ClusterReadiness:
                 raise NotReady(f"{reason}. {self._workload.name} was not started")
 
     async def _reason(self, *, with_events: bool) -> str:
-        """Returns why an instance does not begin; empty if all have begun, or nothing hinders them."""
+        """Returns why an instance does not start; empty if all have started, or no obstacle is known."""
         service, generation = self._workload.service, self._workload.generation
         pods = [
             pod

@@ -54,8 +54,7 @@ _CERTAIN: Final = (
 
 
 def pending_reason(pod: Pod) -> str:
-    """Returns why the program of a Pod does not start, as readable text; empty if nothing is known to hinder
-    it."""
+    """Returns why the program of a Pod does not start, as readable text; empty if no obstacle is known."""
     for status in (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())):
         if reason := _waiting_reason(status):
             return reason
@@ -82,7 +81,7 @@ def _waiting_reason(status: ContainerStatus) -> str:
     if waiting.reason in _IMAGE_REASONS:
         if waiting.reason == "InvalidImageName" or any(part in waiting.message for part in _CERTAIN):
             return f"{_CORRECT_IMAGE}: it cannot be pulled ({said or waiting.reason})"
-        return f"{_CHECK_REGISTRY}: the image cannot be pulled now ({said or waiting.reason})"
+        return f"{_CHECK_REGISTRY}: the image cannot be pulled ({said or waiting.reason})"
     if waiting.reason in _CONFIG_REASONS:
         return f"{_CORRECT_START}: its container cannot be started ({said or waiting.reason})"
     return f"its container waits: {waiting.reason} {said}".rstrip()
@@ -91,10 +90,10 @@ def _waiting_reason(status: ContainerStatus) -> str:
 def unschedulable_reason(message: str) -> str:
     said = _short(message)
     if "persistentvolumeclaim" in message.lower() and "Insufficient" not in message:
-        return f"{_GIVE_STORAGE}: a volume of it is not there yet ({said})"
+        return f"{_GIVE_STORAGE}: one of its volumes does not exist yet ({said})"
     if "Insufficient" in message:
         return f"{_ADD_NODE}: no node has enough room for it ({said})"
-    return f"{_ADD_ANY_NODE}: no node of the cluster takes it ({said})"
+    return f"{_ADD_ANY_NODE}: no node of the cluster accepts it ({said})"
 
 
 def controller_reason(controllers: Iterable[GenerationObject]) -> str:
@@ -124,11 +123,11 @@ def event_reason(events: Iterable[ClusterEvent]) -> str:
     """Returns the reason in the events of a claim or StatefulSet; empty if there is none."""
     for event in events:
         if event.reason == "ProvisioningFailed":
-            return f"{_GIVE_STORAGE}: a volume of it cannot be made ({_short(event.message)})"
+            return f"{_GIVE_STORAGE}: one of its volumes cannot be provisioned ({_short(event.message)})"
         if event.reason == "FailedCreate":
             return creation_reason(event.message)
         if event.reason in ("FailedMount", "FailedAttachVolume") and _FILES_VOLUME not in event.message:
-            return f"{_GIVE_STORAGE}: a volume of it cannot be mounted ({_short(event.message)})"
+            return f"{_GIVE_STORAGE}: one of its volumes cannot be mounted ({_short(event.message)})"
     return ""
 
 
@@ -151,7 +150,9 @@ def _short(message: str) -> str:
 _CORRECT_IMAGE: Final = "Correct the name of the image, or add its registry with a login"
 _CHECK_REGISTRY: Final = "Check that the nodes of the cluster reach the registry"
 _CORRECT_START: Final = "Correct the image or the start command"
-_GIVE_STORAGE: Final = "Give the cluster a storage class that makes volumes, or set kubernetes_storage_class"
+_GIVE_STORAGE: Final = (
+    "Give the cluster a storage class that provisions volumes, or set kubernetes_storage_class"
+)
 _ADD_NODE: Final = "Ask for less cpu or memory, or add a node to the cluster"
 _ADD_ANY_NODE: Final = "Make a node of the cluster ready, or add one"
 _RAISE_QUOTA: Final = "Ask for less, or raise the quota"

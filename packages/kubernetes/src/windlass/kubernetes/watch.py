@@ -1,8 +1,7 @@
 """The objects of one kind in a cluster, kept up to date by a single watch.
 
 The watch begins with a list that the API server streams. It continues at the last version that it has seen,
-and lists again if the API server keeps that version no more, which it says with an event inside a successful
-answer.
+and lists again if the API server no longer has that version, which an event inside a successful answer says.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ _log = log("engines.kubernetes")
 Key = tuple[str, str]
 """Namespace and name."""
 Recovered = Callable[[], None]
-"""Callback for the return of the API server."""
+"""Callback for the moment when the API server answers again."""
 Changed = Callable[[KubeObject | None, KubeObject | None], None]
 """Callback with an object before and after a change; None if it does not exist. Two times None: a list is
 complete."""
 
 
 class _Bookmark(KubeObject, frozen=True):
-    """An event that only tells a version."""
+    """An event that has only a version."""
 
 
 class Watch(Generic[ObjectT]):
@@ -219,5 +218,5 @@ def _key(found: KubeObject) -> Key:
 
 
 def _number(metadata: ObjectMetadata) -> int:
-    """Returns the version as a number. Versions of one kind grow, and Kubernetes 1.35 promises it."""
+    """Returns the version as a number. Versions of one kind grow, as Kubernetes guarantees since 1.35."""
     return int(metadata.resource_version) if metadata.resource_version.isdigit() else 0
