@@ -1,4 +1,4 @@
-"""Reports of what the builds of a deployment of an environment used, behind links that end."""
+"""Reports of the build usage of a deployment of an environment, behind links that expire."""
 
 from typing import Annotated, Final
 
@@ -23,7 +23,7 @@ class BuildUsageReportRequest(Spec):
     ]
     report_expiration_in_seconds: Annotated[
         int,
-        Meta(ge=1, le=MAX_REPORT_SECONDS, description="Seconds until the link ends, at most 30 days"),
+        Meta(ge=1, le=MAX_REPORT_SECONDS, description="Seconds until the link expires, at most 30 days"),
         example(3600),
     ]
 
@@ -33,22 +33,22 @@ class BuildUsageReport(Shown):
 
     report_url: Annotated[
         str,
-        Meta(description="Shows the report to everyone who has this address, until it ends"),
+        Meta(description="Shows the report to everyone who has this address, until it expires"),
         shown_once(),
         example("https://windlass.example.com/build-usage-report/…"),
     ]
     delete_report_url: Annotated[
         str,
-        Meta(description="Ends the link: send DELETE or POST, or open it in a browser"),
+        Meta(description="Deletes the link: send DELETE or POST, or open it in a browser"),
         shown_once(),
         example("https://windlass.example.com/build-usage-report/…/delete"),
     ]
 
 
 _DESCRIPTION: Final = (
-    "The report has the processor time and the peak of memory of each build of this deployment, as a page "
-    "for browsers and as JSON for programs. What an engine does not measure is null. The address is a "
-    "secret: whoever has it reads the report, without a token."
+    "The report shows the processor time and the peak memory of each build of this deployment, as a page "
+    "for browsers and as JSON for programs. A value that the engine does not measure is null. The address is "
+    "a secret: anyone who has it can read the report without a token."
 )
 
 of_environments = Actions(

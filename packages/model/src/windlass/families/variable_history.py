@@ -16,13 +16,11 @@ class VariableHistoryQuery(Spec):
     """Selects changes of variables."""
 
     key: Annotated[
-        Maybe[Key], Meta(description="Only changes of this key; also those that gave or took it")
+        Maybe[Key], Meta(description="Only changes of variables with this key, before or after the change")
     ] = absent
-    is_secret: Annotated[
-        Maybe[bool], Meta(description="True for secrets alone, false for variables alone")
-    ] = absent
+    is_secret: Annotated[Maybe[bool], Meta(description="True: only secrets; false: only variables")] = absent
     page_size: Annotated[int, Meta(ge=1, le=200, description="Number of changes")] = 50
-    continue_token: Annotated[Token, Meta(description="From the answer before: the older changes")] = field(
+    continue_token: Annotated[Token, Meta(description="From the previous answer, for older changes")] = field(
         default="", name="continueToken"
     )
 
@@ -36,34 +34,34 @@ class VariableHistoryEntry(Shown):
     variable_id: Id
     key: Annotated[str, Meta(description="Its key after the change"), example("COLOUR")]
     former_key: Annotated[
-        Maybe[str], Meta(description="Its key before, if that was another one"), example("COLOR")
+        Maybe[str], Meta(description="Its key before the change, if that was different"), example("COLOR")
     ] = absent
     is_secret: bool
     scope: Annotated[str, Meta(description="The level to which it belongs"), example("APPLICATION")]
     level_id: Annotated[Id, Meta(description="Id of this level")]
     variable_type: Annotated[str, Meta(description="VALUE, FILE, ALIAS or OVERRIDE"), example("VALUE")]
     alias_of: Annotated[
-        Maybe[str], Meta(description="Of an alias: the key with its value"), example("COLOUR_OF_SHOP")
+        Maybe[str], Meta(description="For an alias: the key that it refers to"), example("COLOUR_OF_SHOP")
     ] = absent
     value: Annotated[
         str | None,
-        Meta(description="The value after the change; null if it was removed, and of a secret"),
+        Meta(description="The value after the change; null if it was removed, and for a secret"),
         example("red"),
     ] = None
     former_value: Annotated[
         str | None,
-        Meta(description="The value before; null if there was none, and of a secret"),
+        Meta(description="The value before the change; null if there was none, and for a secret"),
         example("blue"),
     ] = None
     changed: Annotated[
         list[str],
-        Meta(description="Names of the fields that a CHANGE changed; `value` also of a secret"),
+        Meta(description="Names of the fields that a CHANGE changed; includes `value` for a secret"),
         example(["value"]),
     ] = []
     changed_by: Annotated[
         str, Meta(description="Name of the token, or address of the person"), example("Ada Lovelace")
     ]
-    origin: Annotated[str, Meta(description="The client by which it was made"), example("CLI")]
+    origin: Annotated[str, Meta(description="The kind of client that made the change"), example("CLI")]
     address: Annotated[
         str, Meta(description="Address of the client; empty if Windlass made it"), example("203.0.113.7")
     ] = ""
@@ -74,18 +72,20 @@ class VariableHistory(Shown):
 
     changes: list[VariableHistoryEntry]
     continue_token: Annotated[
-        Maybe[str], Meta(description="Leads to older changes, if there are any"), example("1473")
+        Maybe[str],
+        Meta(description="For the next request, which gets older changes; left out if there are none"),
+        example("1473"),
     ] = field(default=absent, name="continueToken")
     is_complete: Annotated[
         bool,
-        Meta(description="False if the audit has deleted events because of their age, which may lack here"),
+        Meta(description="False if the audit has deleted old events, so that changes may be missing"),
     ] = True
 
 
 _DESCRIPTION: Final = (
-    "Who changed variables and secrets of this level and of those above, when, and from what to what, the "
-    "newest first. Values of secrets are never in it. It is read from the audit: as far back as that, and "
-    "only from levels whose events the caller may read."
+    "Changes of variables and secrets at this level and the levels above, newest first: who made them, when, "
+    "and the values before and after. Values of secrets are never shown. The history is read from the audit, "
+    "as far back as that reaches, and only for levels whose events the caller may read."
 )
 
 of_all = Actions(

@@ -1,4 +1,4 @@
-"""The addresses of reports of what builds used. They need no token: an address is a secret, and ends."""
+"""Serves reports of build usage. They need no token: the address is a secret, and expires."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class BuildUsageReportRequests:
         link = await find_link(self._ctx, environment, code)
         if link is None:
             self._callers.count_failure(request)
-            raise Missing("Ask for a new link: this report has ended, or was deleted")
+            raise Missing("Ask for a new link: this one has expired or was deleted")
         self._callers.exempt(request)
         is_read = request.method in {"GET", "HEAD"}
         if deletes and request.method in {"DELETE", "POST"}:
@@ -101,7 +101,7 @@ def _table(report: dict[str, Any]) -> str:
     rows = "".join(_row(service) for service in report["services"])
     return (
         f"<p>Deployment {escape(report['execution_id'])}, {escape(report['created_at'] or 'which is gone')}. "
-        f"This link ends at {escape(report['link_ends_at'])}.</p>"
+        f"This link expires at {escape(report['link_ends_at'])}.</p>"
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     )
 

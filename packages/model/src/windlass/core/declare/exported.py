@@ -33,13 +33,13 @@ class Attribute(Struct, frozen=True):
     secret_if: str = ""
     """The sibling field that says whether the value is secret. A secret value becomes a variable."""
     least: int | None = None
-    """The least number that the provider takes. A lower one is written as this one, and told."""
+    """The smallest number that the provider accepts. A smaller one is exported as this one, and listed."""
     lower_with: str = ""
-    """The sibling field with which the provider takes lower numbers as well."""
+    """The sibling field with which the provider also accepts smaller numbers."""
     hosts: tuple[str, ...] = ()
-    """The hosts of which the provider wants one in an address. Other addresses are told."""
+    """The hosts that the provider accepts in an address. Other addresses are listed."""
     is_json: bool = False
-    """Whether the provider takes the object as JSON."""
+    """Whether the provider expects the object as JSON."""
     is_map: bool = False
     """Whether it is an object with keys of users, which is left out if it has none."""
 

@@ -42,7 +42,7 @@ class StatusDetails(Shown):
 
 Sleeping = Annotated[
     bool,
-    Meta(description="Whether it is stopped because it had no requests: the next one starts it again"),
+    Meta(description="Whether it is stopped because it had no requests; the next request starts it again"),
     example(False),
 ]
 InstancesWanted = Annotated[
@@ -135,16 +135,18 @@ class RunResult(Shown):
 
 
 class BuildUsageShown(Shown):
-    """What the steps of a build used of their machine."""
+    """Processor time and memory of the steps of a build."""
 
     cpu_seconds: Annotated[
         float | None,
-        Meta(description="Processor time of all steps, in seconds; null if the engine does not say"),
+        Meta(description="Processor time of all steps, in seconds; null if the engine does not measure it"),
         example(41.5),
     ] = None
     peak_memory_bytes: Annotated[
         int | None,
-        Meta(description="The most memory that the steps used at a time; null if the engine does not say"),
+        Meta(
+            description="Peak memory of all steps together, in bytes; null if the engine does not measure it"
+        ),
         example(734003200),
     ] = None
 

@@ -1,4 +1,4 @@
-"""Finds the reason why a service must not sleep: nothing could wake it, or others call it by TCP."""
+"""Finds the reason why a service must not sleep: no request could wake it, or others may call it directly."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from windlass.engines.workload import Workload
 from windlass.store import Reads, Row
 
 _MAX_NAMED: Final = 3
-"""The largest number of callers that a reason names."""
+"""Maximum number of callers that a reason names."""
 _INNER: Final = ("_HOST_INTERNAL", "_PORT_INTERNAL")
 """The endings of the keys of variables with an address that only other services of the environment reach."""
-_ADVICE: Final = "To let it sleep all the same, set windlass.sleep.although_called to true"
+_ADVICE: Final = "To let it sleep anyway, set windlass.sleep.although_called to true"
 
 
 async def why_awake(ctx: Context, service: Row, workload: Workload, terms: SleepTerms) -> str:
@@ -64,7 +64,7 @@ async def _is_routed(place: Place, workload: Workload) -> bool:
 async def _callers(
     ctx: Context, reads: Reads, service: Row, workload: Workload, environment: Row, others: Sequence[Row]
 ) -> list[Row]:
-    """Returns the services whose variables refer to the inner address of a service, or contain it."""
+    """Returns the services whose variables refer to the internal address of a service, or contain it."""
     held = known_as(workload.name, await reads.names.of(service.id))
     listed = await ctx.kinds[service.family].listed_variables(ctx, reads, service)
     keys = [variable.key for variable in listed if variable.key.endswith(_INNER)]
@@ -79,7 +79,7 @@ async def _callers(
 
 class _Mentions(NamedTuple):
     ids: frozenset[str]
-    """The ids of the variables with the inner address of a service, for which aliases stand."""
+    """The ids of the variables with the internal address of a service, to which aliases may refer."""
     pattern: re.Pattern[str]
 
 

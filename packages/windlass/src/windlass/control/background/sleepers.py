@@ -1,4 +1,4 @@
-"""Puts services to sleep that had no requests for a time, and wakes them when the gateway reports a request.
+"""Puts services to sleep that have had no requests for some time, and wakes them at the next request.
 
 The gateway counts the requests of all services of this server, and the time since each was last used. Servers
 that share an engine have gateways of their own: the last use is stored, so that each knows what the others
@@ -31,14 +31,14 @@ from windlass.store import Tx
 LOOK_SECONDS: Final = 15.0
 """Seconds between two looks at the requests of services that may sleep."""
 GRACE: Final = 5 * MINUTE
-"""Milliseconds for which services stay awake after the start of a gateway: what it had counted before is
-lost, and visitors may just be coming back."""
+"""Milliseconds for which services stay awake after the start of a gateway. Its counters before the start are
+lost, and visitors may be about to return."""
 _REASON_LASTS: Final = 5 * MINUTE
-"""Milliseconds for which the reason why a service stays awake is not examined again."""
+"""Milliseconds for which the reason why a service stays awake is cached."""
 _GATEWAY_TIMEOUT: Final = 10.0
 _RETRY_PAUSE: Final = 1.0
 _AT_ONCE: Final = 50
-"""The largest number of services that one change wakes or notes."""
+"""Maximum number of services in one transaction."""
 _log = log("sleep")
 
 
@@ -69,7 +69,7 @@ class Sleepers:
         self._ctx = ctx
         self._seen: dict[str, _SeenUse] = {}
         self._kept: dict[str, _KeptAwake] = {}
-        """Services that must not sleep, although they are not used."""
+        """Unused services that must not sleep."""
         self._gateway: _SeenGateway | None = None
         self._asked: set[str] = set()
         """Services that have to be woken."""
@@ -78,12 +78,12 @@ class Sleepers:
     # Waking
 
     def hear(self, services: Sequence[str]) -> None:
-        """Records that requests wait for services. The gateway calls this again and again."""
+        """Records that requests wait for services. The gateway repeats this call while they wait."""
         self._asked.update(services)
         self._is_asked.set()
 
     async def run_wakes(self) -> None:
-        """Wakes services with requests, in an endless loop."""
+        """Wakes services with waiting requests, in an endless loop."""
         while True:
             await self._is_asked.wait()
             self._is_asked.clear()
@@ -114,7 +114,7 @@ class Sleepers:
                 continue
 
     async def look(self) -> None:
-        """Notes which services were used, and puts those to sleep that were not."""
+        """Records which services were used, and puts the others to sleep."""
         sleepers = dict(self._ctx.routing.sleepers)
         self._seen = {service: seen for service, seen in self._seen.items() if service in sleepers}
         self._kept = {service: kept for service, kept in self._kept.items() if service in sleepers}
