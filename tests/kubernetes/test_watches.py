@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,46 @@ async def test_an_address_of_a_pod_is_one_in_numbers_and_allowed(cluster, tmp_pa
             return not copy.address and not copy.ports and not copy.is_ready
 
         await until(is_closed)
+
+
+def pod_event(name: str, service: str, version: int) -> dict[str, Any]:
+    labels = {"windlass.dev/service": service, "windlass.dev/generation": "1"}
+    metadata = {"name": name, "namespace": "n", "resourceVersion": str(version), "labels": labels}
+    return {"type": "MODIFIED", "object": {"metadata": metadata}}
+
+
+async def test_a_server_that_tells_of_too_many_objects_counts_as_away(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "MAX_KEPT_BYTES", 20_000)
+    async with engine_on(cluster, tmp_path / "engine") as engine:
+        before = lists(cluster)
+        for number in range(200):
+            cluster.say("pods", pod_event(f"p{number}", "s", 1000 + number))
+        # It lists again, and what the list does not have is dropped.
+        await until(lambda: _is(lists(cluster) > before and not engine.is_unavailable))
+        pods = engine._cache.pods
+        await until(lambda: _is(not [*pods.all()]))
+        cluster.before = too_many
+        cluster.end_watches()
+        await until(lambda: _is(engine.is_unavailable))
+        assert "have more than" in await engine.problem()
+        assert len([*pods.all()]) < 200
+
+
+def too_many(request: http.Request) -> http.Response | None:
+    if request.path != "/api/v1/pods":
+        return None
+    events = (pod_event(f"p{number}", "s", 5000 + number) for number in range(200))
+    return http.Response(body=b"".join(json.dumps(event).encode() + b"\n" for event in events))
+
+
+async def test_a_pod_that_changes_its_service_is_kept_once(cluster, tmp_path):
+    async with engine_on(cluster, tmp_path / "engine") as engine:
+        pods = engine._cache.pods
+        for number in range(3):
+            cluster.say("pods", pod_event("p", f"s{number}", 1000 + number))
+        await until(lambda: _is(bool(pods.of("s2"))))
+        assert not pods.of("s0")
+        assert not pods.of("s1")
 
 
 async def test_while_the_server_is_away_nothing_is_claimed_and_its_return_is_told(cluster, tmp_path):

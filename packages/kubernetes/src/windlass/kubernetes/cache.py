@@ -11,7 +11,7 @@ from windlass.engines.engine import EngineUnavailable
 from windlass.kubernetes import names
 from windlass.kubernetes.api import ClusterApi
 from windlass.kubernetes.documents import GenerationObject, KubeObject, Pod, VolumeClaim
-from windlass.kubernetes.watch import Changed, Recovered, Watch
+from windlass.kubernetes.watch import Changed, KeptObjects, Recovered, Watch
 
 _SYNC_TIMEOUT: Final = 15.0
 PODS: Final = "/api/v1/pods"
@@ -44,17 +44,30 @@ class ClusterCache:
         def ignore(before: KubeObject | None, after: KubeObject | None) -> None:
             """Only wakes the waiting tasks."""
 
-        self.pods = Watch(api, PODS, Pod, selector, waking(pod_changed), self._note_recovery)
+        kept = KeptObjects()
+        self.pods = Watch(api, PODS, Pod, selector, waking(pod_changed), self._note_recovery, kept)
         self.deployments = Watch(
-            api, DEPLOYMENTS, GenerationObject, selector, waking(controller_changed), self._note_recovery
+            api,
+            DEPLOYMENTS,
+            GenerationObject,
+            selector,
+            waking(controller_changed),
+            self._note_recovery,
+            kept,
         )
         self.stateful_sets = Watch(
-            api, STATEFUL_SETS, GenerationObject, selector, waking(controller_changed), self._note_recovery
+            api,
+            STATEFUL_SETS,
+            GenerationObject,
+            selector,
+            waking(controller_changed),
+            self._note_recovery,
+            kept,
         )
         self.replica_sets = Watch(
-            api, REPLICA_SETS, GenerationObject, selector, waking(ignore), self._note_recovery
+            api, REPLICA_SETS, GenerationObject, selector, waking(ignore), self._note_recovery, kept
         )
-        self.claims = Watch(api, CLAIMS, VolumeClaim, selector, waking(ignore), self._note_recovery)
+        self.claims = Watch(api, CLAIMS, VolumeClaim, selector, waking(ignore), self._note_recovery, kept)
         self._watches = (self.pods, self.deployments, self.stateful_sets, self.replica_sets, self.claims)
         self._tasks: list[asyncio.Task[None]] = []
 

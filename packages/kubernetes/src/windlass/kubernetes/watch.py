@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final, Generic
 
+import msgspec
+
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.log import log
 from windlass.kubernetes import names
@@ -28,6 +30,11 @@ minute."""
 _FAILURES: Final = 2
 """Number of failures in a row after which the API server counts as away."""
 _MAX_DROPPED: Final = 10_000
+_MAX_NAME_LENGTH: Final = 253
+"""Maximum length of a name in a cluster."""
+MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Maximum size in bytes of what is kept of the objects of a cluster. 10,000 Pods with what belongs to them
+have a third of it."""
 _log = log("engines.kubernetes")
 
 Key = tuple[str, str]
@@ -43,6 +50,28 @@ class _Bookmark(KubeObject, frozen=True):
     """An event that has only a version."""
 
 
+class KeptObjects:
+    """The size of what the watches of a cluster keep. An API server may tell of any number of objects."""
+
+    def __init__(self) -> None:
+        self._limit, self._size = MAX_KEPT_BYTES, 0
+        self._sizes: dict[tuple[str, Key], int] = {}
+
+    def put(self, path: str, key: Key, new: KubeObject) -> None:
+        """Notes that an object is kept. Raises ClusterUnavailable if that would be too much."""
+        size = len(msgspec.json.encode(new))
+        grown = self._size + size - self._sizes.get((path, key), 0)
+        if grown > self._limit:
+            raise ClusterUnavailable(
+                f"Check the Kubernetes cluster: its objects with the label {names.INSTALLATION} "
+                f"have more than {self._limit >> 20} MiB"
+            )
+        self._size, self._sizes[path, key] = grown, size
+
+    def drop(self, path: str, key: Key) -> None:
+        self._size -= self._sizes.pop((path, key), 0)
+
+
 class Watch(Generic[ObjectT]):
     """`path`: the collection, over all namespaces."""
 
@@ -54,7 +83,9 @@ class Watch(Generic[ObjectT]):
         selector: str,
         changed: Changed,
         recovered: Recovered,
+        kept: KeptObjects,
     ) -> None:
+        self._kept = kept
         self._api, self._path, self._type, self._selector = api, path, type, selector
         self._changed, self._recovered = changed, recovered
         self._objects: dict[Key, ObjectT] = {}
@@ -188,13 +219,21 @@ class Watch(Generic[ObjectT]):
                 "an object of the cluster is not readable", extra={"path": self._path, "why": str(error)}
             )
             return None
-        return found if found.metadata.name else None
+        longest = max(len(found.metadata.name), len(found.metadata.namespace))
+        return found if found.metadata.name and longest <= _MAX_NAME_LENGTH else None
 
     def _put(self, new: ObjectT) -> None:
         key = _key(new)
         old = self._objects.get(key)
         if old is not None and old.metadata.resource_version == new.metadata.resource_version:
             return
+        try:
+            self._kept.put(self._path, key, new)
+        except ClusterUnavailable:
+            self._version = ""  # what was not kept is missing until the next list
+            raise
+        if old is not None and old.label(names.SERVICE) != new.label(names.SERVICE):
+            self._forget_service(key, old)
         self._objects[key] = new
         self._by_service[new.label(names.SERVICE)][key] = new
         self._changed(old, new)
@@ -203,14 +242,18 @@ class Watch(Generic[ObjectT]):
         old = self._objects.pop(key, None)
         if old is None:
             return
+        self._kept.drop(self._path, key)
         if len(self._dropped) >= _MAX_DROPPED:
             self._dropped.clear()
         self._dropped[key] = _number(old.metadata)
+        self._forget_service(key, old)
+        self._changed(old, None)
+
+    def _forget_service(self, key: Key, old: ObjectT) -> None:
         service = old.label(names.SERVICE)
         self._by_service[service].pop(key, None)
         if not self._by_service[service]:
             del self._by_service[service]
-        self._changed(old, None)
 
 
 def _key(found: KubeObject) -> Key:
