@@ -88,7 +88,7 @@ class OutputPositions:
         return self._folder / uid
 
 
-class Readership:
+class OutputLock:
     """A lock among servers that share a data directory. The server that holds it reads the output."""
 
     def __init__(self, file: Path) -> None:
@@ -122,7 +122,7 @@ class PodFollower:
         index: int,
         find: FindPod,
         positions: OutputPositions,
-        turn: Readership,
+        turn: OutputLock,
         sink: Sink,
     ) -> None:
         self._api, self._find, self._sink = api, find, sink

@@ -13,7 +13,7 @@ from windlass.kubernetes.cache import ClusterCache
 from windlass.kubernetes.documents import Pod
 from windlass.kubernetes.events import read_events
 from windlass.kubernetes.instances import app_status
-from windlass.kubernetes.output import OutputPositions, PodFollower, Readership
+from windlass.kubernetes.output import OutputLock, OutputPositions, PodFollower
 from windlass.kubernetes.reasons import killed_by_probe, probe_reason
 
 _SILENCE_PATIENCE: Final = 10.0
@@ -24,7 +24,7 @@ class OutputReaders:
     def __init__(self, api: ClusterApi, cache: ClusterCache, folder: Path) -> None:
         self._api, self._cache = api, cache
         self._positions = OutputPositions(folder / "positions")
-        self._turn = Readership(folder / "reader")
+        self._turn = OutputLock(folder / "reader")
         self._followers: dict[str, PodFollower] = {}
         self._sink: Sink | None = None
 
