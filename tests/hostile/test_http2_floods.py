@@ -314,6 +314,25 @@ async def test_clients_that_take_nothing_use_bounded_memory() -> None:
             await is_served(town)
 
 
+async def test_small_answers_that_nobody_takes_are_given_up_too() -> None:
+    """None of them is so large that its instance has to wait. One connection has a hundred of them."""
+    async with make_http2_town(unsent_bytes=1_000_000, stall_seconds=3600) as town:
+
+        async def some(heard: Heard) -> None:
+            heard.out.write(reply(b"x" * 60_000))
+
+        await town.shop(await town.instance(answer=some))
+        async with caller_of(town, settings={4: 0}) as caller:
+            await caller.send(b"".join(caller.head(stream, head_of()) for stream in range(1, 81, 2)))
+            await caller.until(lambda: sum(caller.is_done(stream) for stream in range(1, 81, 2)) >= 24)
+            (connection,) = (
+                member for member in town.router._shared.connections.members if hasattr(member, "_streams")
+            )
+            unsent = [len(stream._unsent) for stream in connection._streams.values()]
+            assert sum(unsent) == sum(town.router._shared.connections._unsent.values()) <= 1_000_000
+            await is_served(town)
+
+
 async def test_a_client_that_reads_nothing_is_not_read_either() -> None:
     """Its answers to PING would pile up, even if it may send any number."""
     async with make_http2_town(Http2Limits(**CONTROL)) as town, caller_of(town) as caller:

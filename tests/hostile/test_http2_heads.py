@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.gateway.routers.http2_caller import (
 )
 from tests.gateway.routers.town import SHOP, Instance, Town, until
 from windlass.routers.builtin import http2_heads
+from windlass.routers.builtin.hpack import encode_field
 from windlass.routers.builtin.http2_connection import Http2Connection
 
 SECOND = f"\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: {SHOP}\r\n\r\n"
@@ -262,3 +264,16 @@ async def test_no_sequence_of_broken_frames_breaks_the_router(town: Town) -> Non
 
 def test_the_caller_is_another_implementation() -> None:
     assert Http2Caller.__module__.startswith("tests.")
+
+
+def test_long_names_of_fields_are_not_remembered() -> None:
+    """Anyone can make up thousands of names of 60,000 bytes: clients in requests, instances in answers."""
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            name = b"%d" % number + b"x" * 60_000
+            http2_heads.check_field(name, b"value")
+            assert encode_field(name, b"value").endswith(name + b"\x05value")
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000, "of six megabytes"
+    finally:
+        tracemalloc.stop()

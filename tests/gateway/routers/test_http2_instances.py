@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from hpack import Decoder, Encoder
@@ -25,6 +26,7 @@ from tests.gateway.routers.http2_caller import (
     frame,
 )
 from tests.gateway.routers.town import Said, Town, request, route, until
+from windlass.routers.builtin.http2_instance import Http2Instance
 from windlass.routers.router import Endpoint
 
 Answer = Callable[[int], bytes]
@@ -265,3 +267,44 @@ async def test_an_instance_that_grants_no_window_holds_back_its_client(town: Tow
         assert len(shop.bodies[1]) == 65_535
         assert not sending.done(), "the client waits"
         sending.cancel()
+
+
+class UnreadTransport:
+    """A transport whose peer reads nothing, or everything."""
+
+    def __init__(self, *, is_read: bool) -> None:
+        self._is_read = is_read
+        self.written = 0
+        self.is_aborted = False
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
+
+    def get_write_buffer_size(self) -> int:
+        return 0 if self._is_read else self.written
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class NoUpstream:
+    client = None
+
+    def connection_made(self, transport: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_an_instance_that_reads_nothing_gets_no_endless_answers(town: Town, is_read: bool) -> None:
+    """Answers to PING and SETTINGS would pile up as long as the request lasts. The second is a control."""
+    upstream: Any = NoUpstream()
+    instance, raw = Http2Instance(town.router._shared, upstream), UnreadTransport(is_read=is_read)
+    instance.connection_made(raw)
+    for _ in range(100_000 // 50):
+        instance._allowance.give(1000)  # as if time went by
+        instance.data_received((frame(PING, content=bytes(8)) + frame(SETTINGS)) * 25)
+    assert raw.is_aborted is not is_read
+    assert (raw.written > 1_000_000) is is_read

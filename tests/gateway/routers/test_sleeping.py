@@ -223,6 +223,19 @@ async def test_a_flood_to_one_organization_holds_a_limited_number_of_requests(to
     assert (await one.said()).body == b"served"
 
 
+async def test_a_service_is_woken_although_another_one_of_its_organization_holds_all_requests(
+    town: SleepyTown, monkeypatch
+):
+    """The other one may take long to wake, or never do."""
+    monkeypatch.setattr(held_requests, "MAX_HELD", 10)
+    await town.sleep(org="own")
+    other = [route((), "other", (OTHER,), org="own", absence=Absence.SLEEPING)]
+    await town.router.set("other", other)
+    await waiting(town, *[request()] * 10)
+    assert (await town.ask(request(host=OTHER))).status == 503
+    assert town.asked == ["shop", "other"]
+
+
 async def waiting_at_other(town: SleepyTown) -> list[Caller]:
     caller = await town.caller()
     await caller.send(request(host=OTHER))

@@ -208,7 +208,7 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
 
     def _note_buffers(self) -> None:
         """Records the bytes in the full buffers of this connection and of the one to its instance."""
-        size = self.transport.get_write_buffer_size() if self._blocked else 0
+        size = self._unsent_bytes()
         if self._paused:
             size += len(self._held.held)
             if self._upstream is not None:
@@ -217,6 +217,10 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
             self._shared.connections.unsent(self, size)
         else:
             self._shared.connections.sent(self)
+
+    def _unsent_bytes(self) -> int:
+        """Returns the number of bytes of an answer that the client does not take."""
+        return self.transport.get_write_buffer_size() if self._blocked else 0
 
     def yield_turn(self) -> None:
         """Takes no more of the answer until other clients had a turn."""

@@ -49,9 +49,10 @@ class HeldRequests:
     def hold(self, request: HeldRequest, seconds: float) -> bool:
         """Holds a request for a time. Returns False if its organization has too many already, or if nothing
         can wake the service now."""
-        if self._numbers[request.organization] >= MAX_HELD:
-            return False
+        # Also if there is no room: else a service that cannot be woken would keep all others asleep.
         if request.service not in self._held and not self.ask(request.service):
+            return False
+        if self._numbers[request.organization] >= MAX_HELD:
             return False
         self._held.setdefault(request.service, {})[request] = None
         self._numbers[request.organization] += 1

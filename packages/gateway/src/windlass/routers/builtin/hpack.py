@@ -20,7 +20,8 @@ ENTRY_BYTES: Final = 32
 """Each field counts as this many bytes more than its name and its value (RFC 7541, 4.1)."""
 _MAX_INTEGER_BYTES: Final = 4
 """Maximum number of bytes of an integer after its first one."""
-_MAX_CACHED_VALUE_BYTES: Final = 64
+_MAX_CACHED_NAME_BYTES, _MAX_CACHED_VALUE_BYTES = 64, 64
+"""Sizes of fields whose form is remembered. Clients and instances choose them: 1,024 of 64 KiB would stay."""
 
 _STATIC_TEXT: Final = (
     ":authority|:method=GET|:method=POST|:path=/|:path=/index.html|:scheme=http|:scheme=https|:status=200|"
@@ -243,6 +244,8 @@ def status_field(status: int) -> bytes:
 
 def encode_field(name: bytes, value: bytes) -> bytes:
     """Encodes a field without adding it to a table. `name` is in lower case."""
+    if len(name) > _MAX_CACHED_NAME_BYTES:  # no name of the static table is so long
+        return b"\0" + _encode_length(len(name)) + name + _encode_length(len(value)) + value
     if len(value) <= _MAX_CACHED_VALUE_BYTES:
         return _encode_small(name, value)
     return _encode_name(name) + _encode_length(len(value)) + value

@@ -28,6 +28,7 @@ HOP_BY_HOP_FIELDS: Final = frozenset(
 )
 """Fields of a connection of HTTP/1, which do not exist in HTTP/2."""
 UNKNOWN_LENGTH: Final = -1
+_MAX_CACHED_NAME_BYTES: Final = 64
 
 
 class StreamHead(NamedTuple):
@@ -117,7 +118,7 @@ def trailer_lines(fields: Sequence[Field]) -> bytes:
 
 def check_field(name: bytes, value: bytes) -> None:
     """Raises StreamFault if a field could not be one line of a head, or belongs to connections of HTTP/1."""
-    if not _is_name(name):
+    if not (_is_name(name) if len(name) > _MAX_CACHED_NAME_BYTES else _is_known_name(name)):
         raise _malformed("the name of a field is not valid here")
     if not _VALUE_PATTERN.fullmatch(value):
         raise _malformed("the value of a field is not valid")
@@ -125,9 +126,11 @@ def check_field(name: bytes, value: bytes) -> None:
         raise _malformed("te names something else than trailers")
 
 
-@lru_cache(1024)
 def _is_name(name: bytes) -> bool:
     return _NAME_PATTERN.fullmatch(name) is not None and name not in HOP_BY_HOP_FIELDS
+
+
+_is_known_name = lru_cache(1024)(_is_name)
 
 
 def _malformed(reason: str) -> StreamFault:

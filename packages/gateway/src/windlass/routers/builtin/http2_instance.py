@@ -42,6 +42,9 @@ _FRAMES_PER_TURN: Final = 64
 _CONTROL_FRAMES, _CONTROL_FRAMES_PER_SECOND = 10_000, 1000
 """Numbers of frames without content that an instance may send. Servers of gRPC send PING for each round
 trip."""
+_MAX_UNREAD_BYTES: Final = 512 * 1024
+"""Number of bytes that an instance may leave unread while it demands answers. A head and the part of a body
+that is sent before its source pauses are less than half of it."""
 _KINDS_WITH_CONTENT: Final = frozenset(
     {frames.DATA, frames.HEADERS, frames.CONTINUATION, frames.WINDOW_UPDATE}
 )
@@ -179,10 +182,10 @@ class Http2Instance(asyncio.Protocol):
                 if key == frames.INITIAL_WINDOW_SIZE:
                     self._window_of_stream += value - self._stream_window
                     self._stream_window = value
-            self._raw.write(frame(frames.SETTINGS, frames.ACK, 0))
+            self._reply(frame(frames.SETTINGS, frames.ACK, 0))
             self._send_unsent()
         elif kind == frames.PING and not received.flags & frames.ACK:
-            self._raw.write(frame(frames.PING, frames.ACK, 0, content))
+            self._reply(frame(frames.PING, frames.ACK, 0, content))
         elif kind == frames.RST_STREAM and received.stream == self._stream:
             self._end_by_reset()
         elif kind == frames.GOAWAY:
@@ -195,6 +198,12 @@ class Http2Instance(asyncio.Protocol):
     def _take_control(self, size: int) -> None:
         if not self._allowance.take(cost_of_control_frame(size), self._shared.now):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many control frames")
+
+    def _reply(self, data: bytes) -> None:
+        """Answers a frame. Raises ConnectionFault if the instance reads none of the answers."""
+        if self._raw.get_write_buffer_size() > _MAX_UNREAD_BYTES:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "the instance does not read")
+        self._raw.write(data)
 
     @property
     def _is_busy(self) -> bool:

@@ -84,6 +84,16 @@ class StreamClient(TlsClient):
         """Called after bytes of a body have come although reading is paused."""
         self._note_buffers()
 
+    def note_unsent(self, *, has_progress: bool) -> None:
+        """Called when the number of bytes changes that the client does not take."""
+        if has_progress:  # it is no longer the one that has waited longest
+            self._shared.connections.sent(self)
+        self._note_buffers()
+
+    def _unsent_bytes(self) -> int:
+        """A stream has no buffer in the kernel, and one client has many streams: each byte counts."""
+        return self._stream.get_write_buffer_size()
+
     def age(self, now: float) -> None:
         if self._stream.is_stalled(now, self.times.take_answer or self._shared.bounds.stall_seconds):
             self.abort()
@@ -118,6 +128,7 @@ class StreamTransport:
         "_head",
         "_id",
         "_is_closing",
+        "_is_counted",
         "_is_delivered",
         "_is_ended",
         "_is_finished",
@@ -165,6 +176,8 @@ class StreamTransport:
         self._unsent = bytearray()
         self._is_full = False
         """Whether the source of the answer is paused."""
+        self._is_counted = False
+        """Whether unsent bytes are counted."""
         self._is_ended = self._is_closing = self._is_finished = False
         """Whether the answer is complete, nothing more is accepted, and nothing more is sent."""
         self._break_code: ErrorCode | None = None
@@ -318,7 +331,7 @@ class StreamTransport:
 
     def send_unsent(self) -> None:
         """Sends as much as the client takes."""
-        connection, unsent = self._connection, self._unsent
+        connection, unsent, marked_at = self._connection, self._unsent, self._marked_at
         while unsent and not connection.is_blocked:
             size = min(len(unsent), self.window, connection.window, MAX_FRAME_BYTES)
             if size <= 0:
@@ -337,6 +350,9 @@ class StreamTransport:
         if not self._is_finished:
             connection.note_unsent(self, is_waiting=bool(unsent) or self._has_end_to_send)
             self._choose_pause()
+            if unsent or self._is_counted:
+                self._is_counted = bool(unsent)
+                self._client.note_unsent(has_progress=self._marked_at != marked_at)
 
     @property
     def is_finished(self) -> bool:
