@@ -86,3 +86,26 @@ def test_an_archive_that_ends_too_early_is_refused(tmp_path: Path):
     whole = packed(*(entry(f"shop/{number}", content=bytes(range(256)) * 40) for number in range(20)))
     with pytest.raises(ChartError):
         unpack(whole[: len(whole) // 2], tmp_path / "chart")
+
+
+@pytest.mark.parametrize("version", ["0.1", "1.0", "old"])
+def test_a_sparse_file_is_refused_because_a_small_archive_would_fill_the_disk(tmp_path: Path, version: str):
+    size = 1024 * 1024
+    member, content = entry("shop/Chart.yaml", content=b"")
+    if version == "old":
+        member.type = tarfile.GNUTYPE_SPARSE
+    else:
+        fields = {
+            "major": version[0],
+            "minor": version[2],
+            "name": "shop/big",
+            "numblocks": "1",
+            "map": "0,0",
+        }
+        fields |= {"size": str(size), "realsize": str(size)}
+        member.pax_headers = {f"GNU.sparse.{name}": value for name, value in fields.items()}
+        content = b"0\n".ljust(512, b"\0") if version == "1.0" else b""
+        member.size = len(content)
+    with pytest.raises(ChartError, match="without sparse files"):
+        unpack(packed((member, content)), tmp_path / "chart")
+    assert not [file for file in tmp_path.rglob("*") if file.is_file()]

@@ -75,6 +75,8 @@ def _safe_parts(member: tarfile.TarInfo) -> tuple[str, ...]:
             f"Publish the chart again without links and devices: {name[:200]!r} is neither a file nor a "
             "folder"
         )
+    if member.issparse():  # 300 bytes of an archive can stand for a file of any size
+        raise ChartError(f"Publish the chart again without sparse files: {name[:200]!r} is one")
     return parts
 
 
