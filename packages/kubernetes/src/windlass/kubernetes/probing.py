@@ -32,7 +32,7 @@ class Probing:
         return self._engine.clock
 
     async def copies(self, service: str) -> list[Instance]:
-        """Returns the copies that have begun. Why others have not is told by `readiness`."""
+        """Returns the copies that have started. `readiness` explains why others have not."""
         seen = (await self._engine.observe(service)).instances
         return [copy for copy in seen if copy.phase is not Phase.WAITING or copy.exit_code is not None]
 
@@ -40,7 +40,7 @@ class Probing:
         return await self._engine.execute(instance, command, timeout)
 
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
-        """Asks the node first, which probes by itself, and the instance if the node has no answer yet."""
+        """Returns the result of the node, which probes by itself. Probes the instance if there is none."""
         if probe.kind is not ProbeKind.EXEC and not instance.address and instance.unready:
             return instance.unready  # no connection may be opened to it
         if probe.kind is not ProbeKind.EXEC and not probe.accepted and self._engine.is_passing(instance):

@@ -14,7 +14,7 @@ from typing import Final
 MAX_HELD: Final = 512
 """Maximum number of held requests of an organization. Further ones are answered at once with status 503."""
 _AT_ONCE: Final = 32
-"""Maximum number of requests that go on in one turn of the event loop."""
+"""Maximum number of requests that are resumed in one turn of the event loop."""
 
 
 class HeldRequest:
@@ -61,7 +61,7 @@ class HeldRequests:
         return True
 
     def drop(self, request: HeldRequest) -> None:
-        """Forgets a request, because its client has gone or it was answered otherwise."""
+        """Removes a request, because its client has disconnected or it has been answered."""
         if request.timer is None:
             return
         request.timer.cancel()
@@ -75,14 +75,14 @@ class HeldRequests:
             self._held.pop(request.service, None)
 
     def release(self, service: str) -> None:
-        """Lets the requests to a service go on, because its routes have changed."""
+        """Resumes the requests to a service, because its routes have changed."""
         if held := self._held.pop(service, None):
             if not self._going_on:
                 asyncio.get_running_loop().call_soon(self._go_on)
             self._going_on.extend(held)
 
     def give_up_all(self) -> None:
-        """Answers all requests, because this router gets no further routes."""
+        """Answers all held requests with an error, because this router gets no further routes."""
         for held in [*self._held.values()]:
             for request in [*held]:
                 self._give_up(request)

@@ -40,7 +40,7 @@ _HIGH_WATER, _LOW_WATER = 64 * 1024, 16 * 1024
 """Numbers of unsent bytes of a request at which its client pauses and resumes."""
 _FRAMES_PER_TURN: Final = 64
 _CONTROL_FRAMES, _CONTROL_FRAMES_PER_SECOND = 10_000, 1000
-"""Numbers of frames without content that an instance may send. Servers of gRPC send PING for each round
+"""Numbers of frames without content that an instance may send. gRPC servers send a PING to measure each round
 trip."""
 _MAX_UNREAD_BYTES: Final = 512 * 1024
 """Number of bytes that an instance may leave unread while it demands answers. A head and the part of a body
@@ -95,7 +95,7 @@ class Http2Instance(asyncio.Protocol):
         self._allowance = FrameAllowance(_CONTROL_FRAMES, _CONTROL_FRAMES_PER_SECOND, shared_state.now)
         self._is_continuing = False
         self._is_leaving = False
-        """Whether the instance takes no further request."""
+        """Whether the instance accepts no further requests."""
         self._stream = -1
         """The stream of the present request, or of the last one."""
         # The request
@@ -331,7 +331,7 @@ class Http2Instance(asyncio.Protocol):
         self._send_unsent()
 
     def _begin_request(self, data: bytes) -> bytes:
-        """Sends the head of a request. Returns what follows it."""
+        """Sends the head of a request. Returns the bytes that follow it."""
         head, _, rest = data.partition(HEAD_END)
         first, *lines = head.split(b"\r\n")
         method, target, _ = first.split(b" ")

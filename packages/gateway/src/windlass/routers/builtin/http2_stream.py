@@ -41,7 +41,7 @@ STREAM_WINDOW_BYTES: Final = 128 * 1024
 _HIGH_WATER, _LOW_WATER = 64 * 1024, 16 * 1024
 """Numbers of unsent bytes of an answer at which its source pauses and resumes."""
 _PROGRESS_BYTES: Final = 16 * 1024
-"""A client that takes fewer bytes of an answer in the time limit of an unread answer is given up."""
+"""Number of bytes of an answer that a client has to take in time. Otherwise, the stream is reset."""
 _NO_CHUNKS: Final = b"0\r\n\r\n"
 _WITHOUT_BODY: Final = frozenset({204, 304})
 
@@ -149,7 +149,7 @@ class StreamTransport:
     )
 
     def __init__(self, connection: Http2Connection, id: int, window: int, client: StreamClient) -> None:
-        """`window`: the number of bytes that the client takes of the answer, to begin with."""
+        """`window`: the number of bytes of the answer that the client accepts at first."""
         self._connection, self._id, self._client = connection, id, client
         # The request
         self._head: StreamHead | None = None
@@ -181,9 +181,9 @@ class StreamTransport:
         self._is_ended = self._is_closing = self._is_finished = False
         """Whether the answer is complete, nothing more is accepted, and nothing more is sent."""
         self._break_code: ErrorCode | None = None
-        """How the stream is reset after what is unsent, because the answer is incomplete."""
+        """The error code of the reset that follows the unsent bytes, because the answer is incomplete."""
         self._marked_at = 0.0
-        """The time since which the client has not taken `_PROGRESS_BYTES` of what is unsent."""
+        """The time since which the client has not taken `_PROGRESS_BYTES` of the unsent bytes."""
         self._since_mark = 0
 
     # The request
@@ -193,7 +193,7 @@ class StreamTransport:
         self._head, self._request_left, self.is_whole = head, head.length, is_whole
 
     def receive(self, data: bytes, size: int, *, is_last: bool) -> None:
-        """Takes a part of the body, in a frame of this size. Raises StreamFault."""
+        """Receives a part of the body, in a frame of this size. Raises StreamFault."""
         self._untaken += size
         if self.is_whole:
             raise StreamFault(ErrorCode.STREAM_CLOSED, "the request has ended")
@@ -212,7 +212,7 @@ class StreamTransport:
         self._grant()
 
     def end_request(self, trailers: bytes) -> None:
-        """Takes the end of the body, with trailers. Raises StreamFault."""
+        """Receives the end of the body, with trailers. Raises StreamFault."""
         if self._request_left > 0:
             raise StreamFault(ErrorCode.PROTOCOL_ERROR, "the body has not its content-length")
         self.pass_head_on()
@@ -221,7 +221,7 @@ class StreamTransport:
             self._deliver(self._body_end(trailers))  # with a length, HTTP/1 has no place for them
 
     def pass_head_on(self) -> None:
-        """Passes on the head, and what has arrived of the body together with it."""
+        """Passes on the head, together with the received part of the body."""
         head, self._head = self._head, None
         if head is None:
             return
@@ -250,7 +250,7 @@ class StreamTransport:
                 self._client.note_received()
 
     def _grant(self) -> None:
-        """Grants the client new windows for what the instance has taken."""
+        """Grants the client new windows for the bytes that the instance has taken."""
         size = self._untaken
         if not size or not (self._is_reading or self._is_closing):
             return
@@ -330,7 +330,7 @@ class StreamTransport:
             self.send_unsent()
 
     def send_unsent(self) -> None:
-        """Sends as much as the client takes."""
+        """Sends as much as the windows of the client allow."""
         connection, unsent, marked_at = self._connection, self._unsent, self._marked_at
         while unsent and not connection.is_blocked:
             size = min(len(unsent), self.window, connection.window, MAX_FRAME_BYTES)
@@ -395,13 +395,13 @@ class StreamTransport:
             self._mark()
 
     def is_stalled(self, now: float, limit: float) -> bool:
-        """Returns whether the client has not taken what is unsent for this many seconds."""
+        """Returns whether the client has not taken the unsent bytes for this many seconds."""
         return (bool(self._unsent) or self._has_end_to_send) and now - self._marked_at > limit
 
     # The end
 
     def _finish(self) -> None:
-        """Called when the answer is sent. If the client still sends its request, it is told not to."""
+        """Called when the answer is sent. Tells a client that still sends its request to stop."""
         if not self.is_whole:
             self._connection.send(number_frame(RST_STREAM, self._id, ErrorCode.NO_ERROR))
         self._end(is_reset=not self.is_whole, is_complete=True)
@@ -435,13 +435,13 @@ class StreamTransport:
         self._connection.take_back(self._client)
 
     def break_off(self) -> None:
-        """Resets the stream after what is unsent, because the answer is incomplete."""
+        """Resets the stream after the unsent bytes, because the answer is incomplete."""
         if not (self._is_closing or self._is_finished):
             self._break_code = ErrorCode.INTERNAL_ERROR
             self._close()
 
     def close(self) -> None:
-        """Ends the stream after what is unsent."""
+        """Ends the stream after the unsent bytes."""
         if self._is_closing or self._is_finished:
             return
         if self._has_begun and self._chunks is None and self._left == UNKNOWN_LENGTH:
@@ -470,7 +470,7 @@ class StreamTransport:
         return len(self._unsent)
 
     def can_write_eof(self) -> bool:
-        """A client with an incomplete request is told by a reset to send no more."""
+        """Resets the stream of an incomplete request, which tells the client to send no more."""
         return False
 
     def get_extra_info(self, name: str) -> Any:

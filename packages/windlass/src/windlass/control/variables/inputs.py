@@ -172,10 +172,10 @@ class Digest(Struct, frozen=True):
 
 
 class _CountedServices:
-    """The services that affect digests of others, by what digests know of them.
+    """An index of the services that affect the digests of others.
 
-    Services of an environment see the same ones, so that a change finds them once: otherwise it would take
-    the time of each pair.
+    All services of an environment share it, so that a change searches once, and not once for each pair of
+    services.
     """
 
     def __init__(self, ctx: Context, marks: Iterable[Mark]) -> None:
