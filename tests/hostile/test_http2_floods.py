@@ -325,9 +325,8 @@ async def test_small_answers_that_nobody_takes_are_given_up_too() -> None:
         async with caller_of(town, settings={4: 0}) as caller:
             await caller.send(b"".join(caller.head(stream, head_of()) for stream in range(1, 81, 2)))
             await caller.until(lambda: sum(caller.is_done(stream) for stream in range(1, 81, 2)) >= 24)
-            (connection,) = (
-                member for member in town.router._shared.connections.members if hasattr(member, "_streams")
-            )
+            members: list[Any] = [*town.router._shared.connections.members]
+            (connection,) = (member for member in members if hasattr(member, "_streams"))
             unsent = [len(stream._unsent) for stream in connection._streams.values()]
             assert sum(unsent) == sum(town.router._shared.connections._unsent.values()) <= 1_000_000
             await is_served(town)
@@ -347,6 +346,38 @@ async def test_a_client_that_reads_nothing_is_not_read_either() -> None:
         assert connection.transport.get_write_buffer_size() < 500_000  # type: ignore[attr-defined]
         assert len(connection._received._data) < 500_000, "of 34 megabytes"  # type: ignore[attr-defined]
         sent.cancel()
+
+
+async def test_heads_of_answers_count_too_if_a_client_reads_nothing() -> None:
+    """They have no windows. The client leaves so much of an answer unread that the connection is full."""
+    async with make_http2_town(stall_seconds=3600) as town:
+        is_full = asyncio.Event()
+
+        async def answer(heard: Heard) -> None:
+            if heard.target == "/much":
+                heard.out.write(reply(b"x" * 50_000_000))
+            else:
+                await is_full.wait()
+                heard.out.write(reply(b"", "200 OK", "X-Long: " + "x" * 60_000))
+
+        shop = await town.instance(answer=answer)
+        await town.shop(shop)
+        async with caller_of(town, settings={4: 2**31 - 1}) as caller:
+            caller._reading.cancel()
+            caller.out.transport.pause_reading()  # type: ignore[attr-defined]
+            await caller.grant(0, 2**30)
+            await caller.send(b"".join(caller.head(stream, head_of()) for stream in range(1, 101, 2)))
+            await until(lambda: len(shop.heard) == 50)
+            await caller.send(caller.head(101, head_of("/much")))
+            connections = town.router._shared.connections
+            members: list[Any] = [*connections.members]
+            (connection,) = (member for member in members if hasattr(member, "_streams"))
+            await until(lambda: connection.is_blocked)
+            is_full.set()
+            await until(lambda: len(connection._streams) == 1)
+            unsent = connection.transport.get_write_buffer_size()
+            assert unsent > 3_000_000
+            assert connections._unsent[connection] == unsent
 
 
 async def test_others_are_served_while_a_client_floods() -> None:

@@ -269,8 +269,14 @@ class Http2Connection(asyncio.Protocol):
             if self._outgoing_bytes > _MAX_BYTES_AT_ONCE:
                 self._flush()
                 self._outgoing = []
-        elif not self.transport.is_closing():
+        else:
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        if not self.transport.is_closing():
             self.transport.write(data)
+            if self.is_blocked:  # heads have no windows
+                self._shared.connections.unsent(self, self.transport.get_write_buffer_size())
 
     def send_data(self, data: bytes, size: int) -> None:
         """Sends a DATA frame with a content of this size."""
@@ -280,8 +286,8 @@ class Http2Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         outgoing, self._outgoing, self._outgoing_bytes = self._outgoing, None, 0
-        if outgoing and not self.transport.is_closing():
-            self.transport.write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
+        if outgoing:
+            self._write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
 
     def note_unsent(self, stream: StreamTransport, *, is_waiting: bool) -> None:
         self._waiting.pop(stream, None)
