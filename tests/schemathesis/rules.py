@@ -413,6 +413,13 @@ def a_module_is_run_at_a_commit_and_without_a_token(operation: Operation, body: 
 
 
 @rule
+def groups_of_labels_and_annotations_are_there(operation: Operation, body: Body) -> None:
+    """Their ids would have to be those of groups of the organization."""
+    for name in {"labels_groups", "annotations_groups"} & body.keys():
+        body[name] = []
+
+
+@rule
 def a_value_is_sent_and_not_read_elsewhere(operation: Operation, body: Body) -> None:
     """Windlass refuses the id of a secret manager, because it reads none."""
     body.pop("secret_manager_access_id", None)
@@ -429,9 +436,13 @@ def a_chart_repository_has_an_index(operation: Operation, body: Body) -> None:
 
 @rule
 def a_chart_is_in_git_and_its_values_are_pairs(operation: Operation, body: Body) -> None:
-    """A chart has one source, a port one Service, a value one path, and options stay within the
-    release."""
-    if not operation.handler.startswith("helm."):
+    """A chart has one source, a port one Service, a value one path, and options stay within the release. A
+    chart in git has commits and no version of a repository, and its values are in no repository."""
+    for chosen in (body, *(body.get("helms") or ())):
+        if isinstance(chosen, dict):
+            chosen.pop("chart_version", None)
+            chosen.pop("values_override_git_commit_id", None)
+    if "helm" not in operation.path.lower() or operation.handler.startswith("helmRepository."):
         return
     if "source" in body:
         repository = body["source"].get("git_repository") or {"url": "https://git.example/acme/shop.git"}

@@ -178,7 +178,10 @@ async def test_the_page_of_a_service_without_instances_says_why_and_whether_to_t
     assert ("last deployment failed" in said.body.decode()) is (absence is Absence.FAILED)
     assert ("once it is scaled to 1 or more" in said.body.decode()) is (absence is Absence.NONE_WANTED)
     passes = absence in {Absence.UNREADY, Absence.FILES_MISSING, Absence.FIRST, Absence.DEPLOYING}
-    assert (b"Try again in a moment" in said.body) is ("retry-after" in said.fields) is passes
+    assert (b"Try again in a moment" in said.body) is passes
+    reloads = absence is Absence.SLEEPING
+    assert (b"This page reloads by itself" in said.body) is reloads
+    assert ("retry-after" in said.fields) is (passes or reloads)
 
 
 @pytest.mark.parametrize("url", ["http://shop.second.example.com:8081", ""])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -124,8 +125,9 @@ class Cells:
             self._cpu_so_far |= {pid: cpu for pid, (_, cpu) in zip(pids, measured, strict=True)}
 
     @asynccontextmanager
-    async def _counted(self) -> AsyncIterator[Callable[[ChildProcess], None]]:
-        """Yields a function that takes a process. Adds what the process used, once it has ended."""
+    async def _counted(self, least_memory: int = 0) -> AsyncIterator[Callable[[ChildProcess], None]]:
+        """Yields a function that takes a process. Adds what the process used, once it has ended. No more than
+        `least_memory` bytes say nothing about its program: the kernel counts what was there before it."""
         counted: list[ChildProcess] = []
         try:
             yield counted.append
@@ -135,7 +137,8 @@ class Cells:
                 cpu_so_far = self._cpu_so_far.pop(process.pid, 0)
                 if process.usage is not None:
                     self.usage.add_cpu(max(process.usage.cpu_ms, cpu_so_far))
-                    self.usage.note_memory(process.usage.largest_bytes)
+                    if process.usage.largest_bytes > least_memory:
+                        self.usage.note_memory(process.usage.largest_bytes)
 
     @asynccontextmanager
     async def _start(
@@ -143,8 +146,10 @@ class Cells:
     ) -> AsyncIterator[tuple[ChildProcess, bool]]:
         cell = await subprocesses.in_thread(self.cell, step.operators)
         if cell is None:
+            # The child begins as a copy of this process.
+            copied = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
             async with (
-                self._counted() as count,
+                self._counted(copied) as count,
                 subprocesses.running(step.argv, cwd=step.folder, env=step.environment) as process,
             ):
                 count(process)
