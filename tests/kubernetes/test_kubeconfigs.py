@@ -7,8 +7,15 @@ import json
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
-from windlass.kubernetes.access import BadAccess, pod_account, read_kubeconfig
+from tests.certificates import authority, write_pair
+from windlass.kubernetes.access import BadAccess, pod_account, read_kubeconfig, tls_context
 
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n").decode()
 
@@ -98,6 +105,17 @@ CLUSTERS: dict[str, dict[str, Any]] = {
 def test_an_unsafe_or_unusable_cluster_is_refused_by_its_field(field):
     with pytest.raises(BadAccess, match=rf"^{field}: "):
         read_kubeconfig(json.dumps(config(cluster=CLUSTERS[field])))
+
+
+def test_no_passphrase_of_a_key_is_tried_because_its_file_decides_how_long_that_takes(tmp_path):
+    certificate, key = write_pair(authority(tmp_path / "authority"), "somebody", "127.0.0.1")
+    loaded = load_pem_private_key(key.read_bytes(), None)
+    sealed = loaded.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"-"))
+    data = {"client-certificate-data": certificate.read_bytes(), "client-key-data": sealed}
+    user = {name: base64.b64encode(value).decode() for name, value in data.items()}
+    access = read_kubeconfig(json.dumps(config({"certificate-authority-data": None}, user)))
+    with pytest.raises(BadAccess, match=r"^client-key-data: must be a key without a passphrase"):
+        tls_context(access)
 
 
 TEXTS = {

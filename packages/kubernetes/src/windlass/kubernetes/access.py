@@ -201,10 +201,18 @@ def tls_context(access: ClusterAccess) -> ssl.SSLContext:
         key.touch(mode=0o600)
         key.write_text(access.key)
         try:
-            context.load_cert_chain(certificate, key, password=lambda: "")
+            context.load_cert_chain(certificate, key, password=_refuse_encrypted_key)
+        except BadAccess:
+            raise
         except (ssl.SSLError, ValueError) as error:
             raise BadAccess(
                 "client-certificate-data, client-key-data: must be a certificate and its key, without a "
                 "passphrase"
             ) from error
     return context
+
+
+def _refuse_encrypted_key() -> str:
+    """Is called for the passphrase of a key. Any answer could take half an hour: the file of the key decides
+    how often it is hashed."""
+    raise BadAccess("client-key-data: must be a key without a passphrase")
