@@ -92,7 +92,8 @@ class StreamClient(TlsClient):
 
     def _unsent_bytes(self) -> int:
         """A stream has no buffer in the kernel, and one client has many streams: each byte counts."""
-        return self._stream.get_write_buffer_size()
+        size: int = self._stream.get_write_buffer_size()
+        return size
 
     def age(self, now: float) -> None:
         if self._stream.is_stalled(now, self.times.take_answer or self._shared.bounds.stall_seconds):
