@@ -471,7 +471,7 @@ class StreamTransport:
         return len(self._unsent)
 
     def can_write_eof(self) -> bool:
-        """Resets the stream of an incomplete request, which tells the client to send no more."""
+        """Returns False: a reset tells a client with an incomplete request to stop sending."""
         return False
 
     def get_extra_info(self, name: str) -> Any:
