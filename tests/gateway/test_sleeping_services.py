@@ -13,7 +13,7 @@ from windlass.routers.router import Absence
 
 
 class Wakes:
-    """What a server hears."""
+    """The messages that a server receives."""
 
     def __init__(self, town: GatewayTown) -> None:
         self.heard: list[str] = []

@@ -1,4 +1,4 @@
-"""What repositories and charts say of themselves."""
+"""The index of a repository and the description of a chart are read as hostile input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of Helm passes on, and what it says about a failure."""
+"""A run of Helm passes on allowed options, and explains failures."""
 
 from __future__ import annotations
 

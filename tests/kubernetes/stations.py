@@ -21,7 +21,7 @@ def web(**given: Any) -> Workload:
 
 
 class Told:
-    """What an engine has told."""
+    """The notices and lines of an engine."""
 
     def __init__(self) -> None:
         self.notices: list[str] = []

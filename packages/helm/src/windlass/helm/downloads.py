@@ -36,7 +36,7 @@ class Download(Struct, frozen=True, kw_only=True):
     limit: int
     """Maximum number of bytes."""
     what: str
-    """What it is, for messages, such as `index.yaml`."""
+    """The name of the file in messages, such as `index.yaml`."""
 
 
 def basic_authorization(login: RegistryLogin | None) -> str:

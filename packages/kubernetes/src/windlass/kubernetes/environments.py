@@ -1,4 +1,4 @@
-"""What the objects of a workload need before they are created: its namespace, secrets, volumes and Services.
+"""Creates the prerequisites of a workload in the cluster: its namespace, Secrets, volumes and Services.
 
 Objects of others are never changed: one without the label of this installation is refused.
 """

@@ -1,4 +1,4 @@
-"""What the steps of a build use of their machine."""
+"""The processor time and memory that the steps of a build use."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 
 class NamespaceCredential(Struct, frozen=True, kw_only=True):
-    """What one run needs to call the API server of a cluster, as an account of the environment's
-    namespace."""
+    """The credential with which one run calls the API server of a cluster, as an account of the
+    environment's namespace."""
 
     server: str
     """The address of the API server, as the instances of this engine reach it: `https://10.0.0.1:6443`."""

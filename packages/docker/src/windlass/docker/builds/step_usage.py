@@ -53,7 +53,7 @@ class _ContainerStats(Struct, frozen=True):
 
 
 class _StepUse(Struct, frozen=True):
-    """What one step has used until now."""
+    """The usage of one step so far."""
 
     step: str
     cpu_ms: int

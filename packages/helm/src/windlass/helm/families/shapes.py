@@ -341,7 +341,7 @@ class PlannedObject(Shown):
 
 
 class HelmPlan(Shown):
-    """What a deployment has changed, or would change."""
+    """The changes that a deployment made or would make."""
 
     deployment_id: Id
     created_at: Timestamp

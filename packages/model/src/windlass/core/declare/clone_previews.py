@@ -50,7 +50,7 @@ class NotCloned(Shown):
 
 
 class ClonePreview(Shown):
-    """What a clone would make. Nothing is made."""
+    """The preview of a clone. Nothing is made."""
 
     id: Annotated[Id, id_of_subject()]
     name: Annotated[str, Meta(description="Name of the copy"), example("staging")]

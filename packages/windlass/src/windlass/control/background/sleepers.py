@@ -43,7 +43,7 @@ _log = log("sleep")
 
 
 class _SeenUse(Struct, frozen=True):
-    """What the gateway had counted for a service at the last look."""
+    """The counters of the gateway for a service at the last look."""
 
     requests: int
     last: int

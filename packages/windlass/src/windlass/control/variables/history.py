@@ -29,15 +29,15 @@ _SHOWN_FIELDS: Final = ("key", "value", "mount_path", "description", "enable_int
 """Fields whose changes are listed by name."""
 
 
-class _Keyed(Struct):
+class _VariableKey(Struct):
     key: str = ""
 
 
 class _KeysOfChange(Struct):
     """The keys in the body of an event."""
 
-    before: _Keyed | None = None
-    after: _Keyed | None = None
+    before: _VariableKey | None = None
+    after: _VariableKey | None = None
 
 
 class _VariableEvent(Struct):
@@ -59,7 +59,7 @@ _body_of = msgspec.json.Decoder(_VariableEvent).decode
 async def read_history(ctx: Context, call: Call) -> Reply:
     source, asked = ctx.store.reads, call.asked(VariableHistoryQuery)
     here = await target(source, call)
-    fitting = _Fitting(Visibility(source, call.actor, here.org), asked.key or "")
+    history_filter = _HistoryFilter(Visibility(source, call.actor, here.org), asked.key or "")
     below = int(asked.continue_token) if asked.continue_token else NEVER
     found: list[EventRow] = []
     oldest = 0  # older events of one list have not been read where this list has more
@@ -67,7 +67,9 @@ async def read_history(ctx: Context, call: Call) -> Reply:
         for family in _families(asked):
             conditions = EventFilter(org=here.org, subject=level.id, family=family)
             walk = older_events(source, conditions, below, asked.page_size + 1)
-            events, is_more = await take_page(AuditFilter(conditions, fitting.fits), walk, asked.page_size)
+            events, is_more = await take_page(
+                AuditFilter(conditions, history_filter.fits), walk, asked.page_size
+            )
             found += events
             oldest = max(oldest, events[-1].seq) if is_more else oldest
     page = _page_of(found, oldest, asked.page_size)
@@ -85,7 +87,7 @@ def _families(asked: VariableHistoryQuery) -> list[str]:
     return [family.name for family in (variable, secret) if wanted in {absent, None, is_secret(family.name)}]
 
 
-class _Fitting:
+class _HistoryFilter:
     """Decides which events the caller sees, and which are about a key."""
 
     def __init__(self, sight: Visibility, key: str) -> None:
