@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from windlass.base.errors import Invalid
 from windlass.config import Settings
 from windlass.control.context.place import EngineAccess
 from windlass.docker import provider
-from windlass.docker.client import Away, Docker, EngineRefused
+from windlass.docker.client import Away, Docker, EngineRefused, transports
 from windlass.docker.client import client as docker_client
 from windlass.docker.client.transports import DockerTransport
 from windlass.docker.provider import transport
@@ -200,6 +201,25 @@ async def test_an_engine_that_hides_its_id_gets_no_further_requests(tmp_path, sh
         finally:
             await docker.close()
         assert {path for path in made.asked if path not in {"/info", "/version"}} == set()
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_connection_to_an_engine_that_hides_its_id_is_closed_at_once(
+    tmp_path, short, monkeypatch, way
+):
+    """A transport that is collected instead closes its descriptor twice: once perhaps as another file."""
+    sockets: list[socket.socket] = []
+    monkeypatch.setattr(transports, "_end_when_silent", sockets.append)
+    async with stub(tmp_path / "ca") as (made, port):
+        made.answer = WAYS[way]
+        docker = Docker(opened(access(made, port, "OURS")))
+        try:
+            with pytest.raises((Away, EngineRefused)):
+                await docker.json("GET", "/containers/json")
+            assert sockets, "the control of the next line"
+            assert [opened.fileno() for opened in sockets if opened.fileno() != -1] == []
+        finally:
+            await docker.close()
 
 
 async def redirected(tmp_path: Path) -> tuple[list[str], list[str]]:

@@ -87,9 +87,7 @@ class StartLocks:
             finally:
                 if renewal is not None:
                     renewal.cancel()
-                # A lock that is left belongs to the next task of this server.
-                with suppress(Away, EngineRefused):
-                    await asyncio.shield(self._release(name, renewals))
+                await asyncio.shield(self._release(name, renewals))
 
     async def sweep(self) -> None:
         """Removes what servers have left that were killed."""
@@ -167,9 +165,11 @@ class StartLocks:
         return True
 
     async def _release(self, name: str, renewals: Collection[str]) -> None:
-        await self._release_of(name, self._server)
-        for renewal in renewals:
-            await self._remove(renewal)
+        # A lock that is left belongs to the next task of this server. Nobody else may be waiting for this.
+        with suppress(Away, EngineRefused):
+            await self._release_of(name, self._server)
+            for renewal in renewals:
+                await self._remove(renewal)
 
     async def _release_of(self, name: str, holder: str) -> None:
         """Removes a lock, unless another server has it meanwhile."""

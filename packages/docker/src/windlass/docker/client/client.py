@@ -273,11 +273,20 @@ class Docker:
         return [trace]
 
     async def _check_engine_identity(self, session: aiohttp.ClientSession, context: Any, _: object) -> None:
-        """Raises WrongEngine if the engine at the address is not the expected engine."""
-        import aiohttp  # noqa: PLC0415 (as above)
-
+        """Raises WrongEngine if the engine at the address is not the expected engine. Closes the new
+        connection if its engine is not verified: aiohttp neither closes nor keeps it if a trace fails."""
         if context.trace_request_ctx == _IDENTITY_REQUEST:
             return
+        try:
+            await self._verify_engine_identity(session)
+        except BaseException:
+            self._version = ""
+            await self._transport.drop()
+            raise
+
+    async def _verify_engine_identity(self, session: aiohttp.ClientSession) -> None:
+        import aiohttp  # noqa: PLC0415 (as above)
+
         timeout = aiohttp.ClientTimeout(total=ENGINE_ID_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
         async with session.get(
             f"{self._base}/info",
@@ -288,9 +297,6 @@ class Docker:
         ) as response:
             body = await read_short(response, MAX_INFO_BYTES, ENGINE_ID_TIMEOUT)
         if an_object(decode(body)).get("ID") != self._transport.engine_id:
-            # Connections to the wrong engine must not be reused.
-            self._transport.drop()
-            self._version = ""
             raise WrongEngine(self._transport.wrong_engine)
 
     @asynccontextmanager

@@ -76,7 +76,7 @@ class DockerTransport(Protocol):
         """Returns the reason of a failed request, and a remedy."""
         ...
 
-    def drop(self) -> None:
+    async def drop(self) -> None:
         """Closes the connections that the current task has opened."""
         ...
 
@@ -146,7 +146,7 @@ class SettingsTransport:
             "where it is"
         )
 
-    def drop(self) -> None:
+    async def drop(self) -> None:
         """Does nothing: this transport does not check the engine's id."""
 
     async def close(self) -> None:
@@ -236,18 +236,14 @@ class TlsTransport:
     def explain(self, error: Exception) -> str:
         return f"Docker engine at {self.host}: {tls_reason(error, self._address, self._port)}"
 
-    def drop(self) -> None:
+    async def drop(self) -> None:
         if task := asyncio.current_task():
-            _close_sockets(self._openers.get(task, ()))
+            await _close_sockets(self._openers.get(task, ()))
 
     async def close(self) -> None:
         """Closes all connections immediately. Otherwise, TLS would wait half a minute for the peer's closing
         message."""
-        _close_sockets(self._sockets)
-        for _ in range(_MAX_CLOSE_CHECKS):
-            if all(opened.fileno() == -1 for opened in self._sockets):
-                break
-            await asyncio.sleep(_CLOSE_CHECK_INTERVAL)
+        await _close_sockets(self._sockets)
 
 
 def _end_when_silent(connection: socket.socket) -> None:
@@ -258,10 +254,18 @@ def _end_when_silent(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, option, number)
 
 
-def _close_sockets(sockets: Iterable[socket.socket]) -> None:
-    for opened in list(sockets):
+async def _close_sockets(sockets: Iterable[socket.socket]) -> None:
+    """Ends connections, and waits until their transports have closed them. A transport that is collected
+    before closes the descriptor, and its socket object closes it again, which may belong to another file by
+    then."""
+    closing = list(sockets)
+    for opened in closing:
         with suppress(OSError):
             opened.shutdown(socket.SHUT_RDWR)
+    for _ in range(_MAX_CLOSE_CHECKS):
+        if all(opened.fileno() == -1 for opened in closing):
+            break
+        await asyncio.sleep(_CLOSE_CHECK_INTERVAL)
 
 
 def tls_context(identity: TlsIdentity) -> ssl.SSLContext:
