@@ -19,7 +19,8 @@ ROOT = Path(__file__).parents[1]
 OWN_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 SKETCH = ROOT / "docs" / "sketches" / "helm-and-kubernetes.md"
-PAGES = [*OWN_PAGES, *sorted((ROOT / "docs" / "frameworks").glob("*.md")), *DECISIONS, SKETCH]
+CHANGELOG = ROOT / "CHANGELOG.md"
+PAGES = [*OWN_PAGES, *sorted((ROOT / "docs" / "frameworks").glob("*.md")), *DECISIONS, SKETCH, CHANGELOG]
 """Pages of frameworks name files of users' repositories, and a sketch those that do not exist yet."""
 FOLDERS = [ROOT, *(ROOT / "packages").glob("*/src/windlass"), folder_of("engines"), folder_of("process")]
 FIELDS = folder_of("core/declare/fields.py")
@@ -126,6 +127,15 @@ def test_every_decision_is_in_the_list_of_decisions():
     [index] = [page for page in DECISIONS if page.name == "README.md"]
     listed = re.findall(r"^- \[[^]]+\]\(([\w-]+\.md)\)", index.read_text(), re.M)
     assert listed == [page.name for page in DECISIONS if page != index]
+
+
+def test_the_changelog_has_one_section_for_each_subject_of_a_version():
+    """A merge that keeps both sides would double sections and lines."""
+    _, *versions = CHANGELOG.read_text().split("\n## ")
+    assert versions
+    for version in versions:
+        lines = [line for line in version.splitlines() if line.startswith(("### ", "- "))]
+        assert [line for line in lines if lines.count(line) > 1] == []
 
 
 def test_every_page_of_the_manual_is_in_the_table_of_contents():
