@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+import yaml
 
 from windlass.helm.chart_error import ChartError
 from windlass.helm.manifests import compare
@@ -41,6 +44,22 @@ def test_a_changed_secret_is_an_update_without_its_values():
     assert "another value" in change.difference
     assert "c2VjcmV0" not in change.difference
     assert "aGlkZGVu" not in change.difference
+
+
+@pytest.mark.parametrize("kind", ["SecretList", "List"])
+def test_secrets_in_a_list_are_shown_without_their_values(kind: str):
+    own = "" if kind == "SecretList" else "  kind: Secret\n"
+    item = f"- metadata: {{name: login}}\n{own}  data: {{password: VALUE}}\n"
+    text = f"kind: {kind}\nitems:\n{item}"
+    nested = json.dumps({"kind": "List", "items": [{"kind": "List", "items": [yaml.safe_load(text)]}]})
+    for manifest in (text, nested):
+        (change,) = compare(
+            manifest.replace("VALUE", "c2VjcmV0"), manifest.replace("VALUE", "aGlkZGVu"), "shop"
+        ).changes
+        assert (change.kind, change.name, change.action) == ("Secret", "login", "update")
+        assert "another value" in change.difference
+        assert "c2VjcmV0" not in change.difference
+        assert "aGlkZGVu" not in change.difference
 
 
 def test_services_are_told_with_ports_and_selectors():

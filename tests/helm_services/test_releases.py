@@ -255,6 +255,14 @@ async def test_a_service_that_never_ran_is_deleted_without_a_run(world: World):
             "values_override.set[0][0]: must be the path",
         ),
         (
+            {"values_override": {"set": [["a=/etc/passwd,b", "x"]]}},
+            "values_override.set[0][0]: must be the path",
+        ),
+        (
+            {"values_override": {"set_string": [["a,b", "x"]]}},
+            "values_override.set_string[0][0]: must be the",
+        ),
+        (
             {
                 "values_override": {
                     "file": {"git": {"git_repository": {"url": REPOSITORY}, "paths": ["../a"]}}
@@ -311,6 +319,81 @@ async def test_only_an_admin_changes_the_chart_of_a_service_that_may_change_the_
     assert (await world.patch(f"/helm/{service}", changed)).status == 200
     off = {"allow_cluster_wide_resources": False, "source": OTHER_CHART["source"]}
     assert (await world.patch(f"/helm/{service}", off, token=writer)).status == 200
+
+
+COMMIT = "ab" * 20
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+async def test_only_an_admin_chooses_the_commit_of_a_chart_that_may_change_the_whole_cluster(
+    world: World, is_allowed: bool
+):
+    """Negative control: with Deploy, the commit of another service is chosen."""
+    world.git.files = {**world.git.files, "production.yaml": "replicas: 3\n"}
+    values = {"git_repository": {"url": f"{REPOSITORY}-values"}, "paths": ["production.yaml"]}
+    service = await release_of(
+        world, allow_cluster_wide_resources=is_allowed, values_override={"file": {"git": values}}
+    )
+    first = await world.post(f"/helm/{service}/deploy", {})
+    await world.settle()
+    deployer = await world.new_token("Deploy", limited_to=[service])
+    refusal = 403 if is_allowed else 202
+    for field in ("git_commit_id", "values_override_git_commit_id"):
+        answer = await world.post(f"/helm/{service}/deploy", {field: COMMIT}, token=deployer)
+        assert answer.status == refusal, answer
+        plan = await world.post(f"/helm/{service}/deploy?forceEvent=DIFF", {field: COMMIT}, token=deployer)
+        assert plan.status == refusal, plan
+    await world.settle()
+    back = {"deployment_id": first["id"], "settings": "present"}
+    answer = await world.post(f"/helm/{service}/rollback", back, token=deployer)
+    assert answer.status == refusal, answer
+    for action in ("deploy", "redeploy"):  # the newest commit of the admin's branch, and the present one
+        assert (await world.post(f"/helm/{service}/{action}", {}, token=deployer)).status == 202
+    await world.settle()
+    answer = await world.post(f"/helm/{service}/deploy", {"git_commit_id": COMMIT})
+    assert answer.status == 202, answer
+
+
+async def test_only_an_admin_chooses_commits_of_such_charts_through_their_environment(world: World):
+    environment = await world.environment()
+    service = await release_of(world, environment, allow_cluster_wide_resources=True)
+    deployer = await world.new_token("Deploy", limited_to=[environment])
+    asked = {"helms": [{"id": service, "git_commit_id": COMMIT}]}
+    refused = await world.post(f"/environment/{environment}/service/deploy", asked, token=deployer)
+    assert (refused.status, "scope Admin" in refused.message) == (403, True), refused
+    plain = {"helms": [{"id": service}]}
+    assert (
+        await world.post(f"/environment/{environment}/service/deploy", plain, token=deployer)
+    ).status == 202
+
+
+async def test_a_redeploy_does_not_repeat_a_commit_from_before_the_permission_for_the_whole_cluster(
+    world: World,
+):
+    service = await release_of(world)
+    assert await deployed(world, service, git_commit_id=COMMIT) == ("SUCCEEDED", "")
+    await world.post(f"/helm/{service}/redeploy")
+    await world.settle()
+    assert world.git.fetched[-1].commit == COMMIT  # the negative control
+    permission = {"allow_cluster_wide_resources": True}
+    assert (await world.patch(f"/helm/{service}", permission)).status == 200
+    deployer = await world.new_token("Deploy", limited_to=[service])
+    for _ in range(2):
+        answer = await world.post(f"/helm/{service}/redeploy", token=deployer)
+        assert answer.status == 202, answer
+        await world.settle()
+        shown = (await world.get(f"/helm/{service}"))["source"]["git"]["git_repository"]
+        assert shown["deployed_commit_id"] == world.git.newest
+
+
+async def test_a_waiting_deployment_does_not_get_the_permission_for_the_whole_cluster(world: World):
+    service = await release_of(world)
+    await world.post(f"/helm/{service}/deploy", {"git_commit_id": COMMIT})
+    permission = {"allow_cluster_wide_resources": True}
+    refused = await world.patch(f"/helm/{service}", permission)
+    assert (refused.status, "wait until the deployments" in refused.message) == (409, True), refused
+    await world.settle()
+    assert (await world.patch(f"/helm/{service}", permission)).status == 200
 
 
 async def test_a_clone_has_the_chart_and_its_own_release(world: World):

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from windlass.base import ids
-from windlass.base.errors import Forbidden, Invalid
+from windlass.base.errors import Conflict, Forbidden, Invalid
 from windlass.base.segments import line_filter
 from windlass.builders.builder import BuildError
 from windlass.config import Settings
@@ -31,6 +32,7 @@ from windlass.control.kinds.service_kind import (
     ServiceKind,
     SizeSettings,
 )
+from windlass.control.records.deployment_inputs import read_kept
 from windlass.control.records.deployments import particulars
 from windlass.control.records.run_servers import other_addresses
 from windlass.control.request.behaviour import Change, Draft
@@ -88,6 +90,12 @@ _PATH_VARIABLE: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 _LAUNCHER_COMMAND: Final = (sys.executable, "-I", "-m", "windlass.launch.helm")
 
 
+class _Permission(Struct):
+    """The permission of a service as it is kept with a deployment."""
+
+    is_given: bool = field(name="allow_cluster_wide_resources", default=False)
+
+
 class HelmKind(ServiceKind[Helm]):
     family = helm
     precedence = Precedence.PROGRAM
@@ -125,6 +133,7 @@ class HelmKind(ServiceKind[Helm]):
     async def updating(self, ctx: Context, tx: Tx, change: Change[Helm]) -> None:
         if _object_settings(change.spec) != _object_settings(change.before):
             await _require_admin(tx, change.actor, change.row, change.spec)
+            await _refuse_waiting(tx, change)
         change.extras |= await _added_fields(tx, change.spec, change.row)
         await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
 
@@ -161,6 +170,26 @@ class HelmKind(ServiceKind[Helm]):
         files = spec.values_override.file or None
         if version.values_commit_id and (files is None or not files.git):
             raise clash("values_override_git_commit_id", "leave it out: no values are from a git repository")
+
+    async def check_choice(self, tx: Tx, actor: Actor, service: Row, version: ChosenVersion) -> None:
+        spec = service.read(Helm)
+        if not spec.allow_cluster_wide_resources:
+            return
+        is_chosen = version.git_commit_id or version.values_commit_id or version.made
+        if is_chosen and not await allows(tx, actor, Scope.ADMIN, service):
+            raise Forbidden(
+                "allow_cluster_wide_resources: use a token with the scope Admin, or deploy without naming a "
+                "commit or an earlier deployment: the chart could change everything in the cluster, so only "
+                "an administrator chooses it"
+            )
+
+    async def may_repeat(self, tx: Tx, service: Row, deployment: DeploymentRow) -> bool:
+        if not service.read(Helm).allow_cluster_wide_resources:
+            return True
+        kept = await read_kept(tx, deployment.id)
+        former = await tx.deployment_inputs.version(service.id, kept.service) if kept else None
+        # Anyone with the scope Deploy may have chosen the commit of a deployment before the permission.
+        return former is not None and msgspec.json.decode(former.body, type=_Permission).is_given
 
     def asked_event(self, service: Row, query: Spec | None) -> str:
         return DIFFERENCE if isinstance(query, ForcedDifference) and query.force_event else ""
@@ -352,6 +381,17 @@ async def _require_admin(tx: Tx, actor: Actor, row: Row, spec: Helm) -> None:
         raise Forbidden(
             "allow_cluster_wide_resources: use a token with the scope Admin, or set it to false: the chart "
             "could change everything in the cluster"
+        )
+
+
+async def _refuse_waiting(tx: Tx, change: Change[Helm]) -> None:
+    """Refuses the permission while deployments wait: anyone with the scope Deploy may have chosen their
+    commits, and they would run with it."""
+    is_new = change.spec.allow_cluster_wide_resources and not change.before.allow_cluster_wide_resources
+    if is_new and await tx.deployments.open(change.row.id):
+        raise Conflict(
+            "allow_cluster_wide_resources: wait until the deployments of the service have ended, or cancel "
+            "them: they would get this permission"
         )
 
 

@@ -18,6 +18,7 @@ UNCHANGED: Final = "none"
 MAX_DIFFERENCE: Final = 16 * 1024
 """Maximum length of the shown difference of one object."""
 _SECRET_FIELDS: Final = ("data", "stringData")
+_LIST: Final = "List"
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _Objects = dict[tuple[str, str, str], Mapping[str, Any]]
@@ -84,14 +85,25 @@ def _objects(manifest: str, namespace: str) -> _Objects:
 
 def _read(manifest: str, namespace: str) -> Iterator[tuple[tuple[str, str, str], Mapping[str, Any]]]:
     for document in yaml.load_all(manifest, _Loader):
-        items = (
-            document.get("items") if isinstance(document, dict) and document.get("kind") == "List" else None
-        )
-        for item in items if isinstance(items, list) else [document]:
-            metadata = item.get("metadata") if isinstance(item, dict) else None
+        for item in _in_lists(document):
+            metadata = item.get("metadata")
             if isinstance(metadata, dict) and isinstance(item.get("kind"), str):
                 place = str(metadata.get("namespace") or namespace)
                 yield (item["kind"], str(metadata.get("name", "")), place), item
+
+
+def _in_lists(document: object, kind: str = "") -> Iterator[Mapping[str, Any]]:
+    """Yields the objects of a document, which may be a list such as a SecretList, or contain lists. Items of
+    such a list need no kind: `kind` is that of the list."""
+    if not isinstance(document, dict):
+        return
+    own = document.get("kind", kind)
+    items = document.get("items")
+    if isinstance(own, str) and own.endswith(_LIST) and isinstance(items, list):
+        for item in items:
+            yield from _in_lists(item, own.removesuffix(_LIST))
+    else:
+        yield {**document, "kind": own}
 
 
 def _change(

@@ -250,6 +250,8 @@ class HelmRun:
         filled = self._fill(value)
         if filled == value:
             return [f"--{option.replace('_', '-')}", f"{key}={value}"]
+        if re.search("[,=]", key):  # it could name files of this machine: services of earlier versions
+            raise LaunchRefused(f"values_override.{option}: leave `,` and `=` out of the path {key}")
         # Other programs may read a command line, and the value of a variable may be secret.
         file = self._home / f"{option}-{index}"
         file.write_text(filled)

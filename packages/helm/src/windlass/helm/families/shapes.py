@@ -402,9 +402,10 @@ def check_values(values: ValuesOverride) -> None:
             values.file = absent
     for name in ("set", "set_string", "set_json"):
         for index, (key, _) in enumerate(getattr(values, name)):
-            if not key or key.startswith("-") or re.search(r"[\x00-\x1f=]", key):
+            if not key or key.startswith("-") or re.search(r"[\x00-\x1f=,]", key):
                 raise clash(
-                    f"values_override.{name}[{index}][0]", "must be the path of a value, such as image.tag"
+                    f"values_override.{name}[{index}][0]",
+                    "must be the path of a value, such as image.tag, without `,` and `=`",
                 )
 
 

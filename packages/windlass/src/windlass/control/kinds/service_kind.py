@@ -24,6 +24,7 @@ from windlass.control.records.served_names import newest
 from windlass.control.request.behaviour import Change, Draft
 from windlass.control.workloads.build_input import BuildInput
 from windlass.control.workloads.images import ImageSource
+from windlass.core.access import Actor
 from windlass.core.declare.document import Document
 from windlass.core.declare.groups import MAX_LABELS_OF_SERVICE, LabelsGroupOfService
 from windlass.core.declare.registry import runs_once
@@ -271,6 +272,14 @@ class ServiceKind(Generic[S]):
 
     def check_version(self, service: Row, version: ChosenVersion) -> None:
         """Refuses a version that services of this kind cannot have."""
+
+    async def check_choice(self, tx: Tx, actor: Actor, service: Row, version: ChosenVersion) -> None:
+        """Refuses an actor who may not choose this version of a service, although they may deploy it."""
+
+    async def may_repeat(self, tx: Tx, service: Row, deployment: DeploymentRow) -> bool:
+        """Returns whether a redeploy may repeat the version of an earlier deployment. Otherwise, it deploys
+        the newest version."""
+        return True
 
     def asked_event(self, service: Row, query: Spec | None) -> str:
         """Returns the event whose command a deploy requests; empty for the default event."""

@@ -47,6 +47,7 @@ async def deploy(
         pushed=pushed_ref,
     )
     kind.check_version(service, version)
+    await kind.check_choice(tx, call.actor, service, version)
     version = await only_approved(ctx, tx, service, version)
     await refuse_outside(ctx, tx, service)
     if version.upload or kind.needs_upload(service):
@@ -110,10 +111,10 @@ def action_name(call: Call) -> str:
 
 
 async def _same_version(ctx: Context, tx: Tx, service: Row) -> ChosenVersion:
-    """Returns the version that serves, or else the version that was deployed last. Without any, returns the
-    default version, which is the newest."""
+    """Returns the version that serves, or else the version that was deployed last. Without any that may be
+    repeated, returns the default version, which is the newest."""
     last = await last_good(ctx, tx, service)
-    if last is None:
+    if last is None or not await ctx.kinds[service.family].may_repeat(tx, service, last):
         return ChosenVersion()
     details = particulars(last)
     commit = details.commit.git_commit_id if details.commit else None

@@ -67,6 +67,7 @@ async def repeat(
         of=earlier_deployment.id,
         purpose="ROLLBACK",
     )
+    await kind.check_choice(tx, call.actor, service, version)
     return await accept(tx, service, kind.deploys_by, call, version)
 
 
