@@ -216,7 +216,7 @@ class DockerEngine(RolloutEngine):
         await self._watch.stop()
         await self._restarts.stop()
         await self._executions.stop()
-        self._starts.close()
+        await self._starts.close()
         await self._docker.close()
 
     async def run(self, workload: Workload, index: int) -> Instance:

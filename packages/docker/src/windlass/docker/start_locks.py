@@ -37,6 +37,7 @@ RENEWAL_INTERVAL: Final = 20.0
 STALE_SECONDS: Final = 120.0
 """Seconds without a sign of life after which a lock is taken from its holder."""
 RETRY_PAUSE: Final = 0.2
+_LAST_RELEASES_SECONDS: Final = 2.0
 _PAUSE_AFTER_REMOVAL: Final = 1.0
 """Seconds between the removal of a stale lock and the next attempt, so that of two servers that have seen the
 stale lock, none removes the new lock of the other."""
@@ -72,6 +73,7 @@ class StartLocks:
         self._own = Locks()
         self._server = uuid.uuid4().hex
         self._alive: int | None = None
+        self._releases: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def of(self, key: str) -> AsyncIterator[None]:
@@ -87,7 +89,10 @@ class StartLocks:
             finally:
                 if renewal is not None:
                     renewal.cancel()
-                await asyncio.shield(self._release(name, renewals))
+                release = asyncio.create_task(self._release(name, renewals))
+                self._releases.add(release)
+                release.add_done_callback(self._releases.discard)
+                await asyncio.shield(release)
 
     async def sweep(self) -> None:
         """Removes what servers have left that were killed."""
@@ -100,7 +105,13 @@ class StartLocks:
                 if path.stat().st_mtime < oldest and self._has_ended(path.name):
                     path.unlink()
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Waits for releases whose callers were cancelled, for a short time."""
+        if releases := [*self._releases]:
+            await asyncio.wait(releases, timeout=_LAST_RELEASES_SECONDS)
+            for release in releases:
+                release.cancel()
+            await asyncio.gather(*releases, return_exceptions=True)
         if self._alive is not None:
             (self._folder / self._server).unlink(missing_ok=True)
             os.close(self._alive)
