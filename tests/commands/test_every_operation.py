@@ -14,6 +14,7 @@ import pytest
 from tests.cli.listener import listening
 from tests.cli.said import say
 from tests.documented import body, operations
+from windlass.cli.commands import group_lines
 from windlass.cli.derived_commands import CommandPath, DerivedCommand, commands_of
 from windlass.cli.fields import fields_of
 from windlass.cli.main import own_names
@@ -139,3 +140,12 @@ def test_the_command_of_an_operation_explains_itself_and_its_arguments(operation
 
 def test_no_api_command_has_the_name_of_a_local_command():
     assert not {*own_names()} & commands_of(registry()).keys()
+
+
+def test_the_description_of_a_command_group_is_that_of_its_family():
+    described = {group: lines.about for group, lines in group_lines().items()}
+    for group in ("application", "container", "job", "terraform", "helm", "cluster"):
+        assert described[group].startswith(("A ", "An ")), described[group]
+    assert [text for text in described.values() if "advanced settings" in text] == []
+    assert described["region"] == "List regions."
+    assert described["service"].startswith("A service of any kind: ")

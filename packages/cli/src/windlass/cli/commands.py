@@ -78,7 +78,7 @@ def group_lines() -> dict[str, GroupLines]:
     """Returns the help lines of all groups and their commands, for the command table."""
     return {
         group: GroupLines(
-            about(next(iter(words.values()))) + ".",
+            about(words.values()) + ".",
             {word: line_about(command(derived)) for word, derived in words.items()},
         )
         for group, words in all_commands().items()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -129,7 +129,8 @@ class DerivedCommand(Struct, frozen=True, kw_only=True):
         """The words that the summaries of all paths share: `List AWS regions` and `List GCP regions` become
         `List regions`."""
         summaries = [path.operation.summary.partition(" (")[0].split() for path in self.paths]
-        return " ".join(word for word in summaries[0] if all(word in other for other in summaries))
+        shared = " ".join(word for word in summaries[0] if all(word in other for other in summaries))
+        return shared.removesuffix(" at")
 
 
 def is_numbered(family: Family) -> bool:
@@ -166,11 +167,25 @@ def ancestry(registry: Registry, family: Family) -> list[Family]:
     return list(families.values())
 
 
-def about(command: DerivedCommand) -> str:
-    """Returns the description of a command group: the docstring of its struct, or of the struct's module."""
-    declared = command.family.spec if command.family else command.operation.answer
-    description = (declared.__doc__ or sys.modules[declared.__module__].__doc__) if declared else None
-    return (description or command.operation.group).strip().partition("\n")[0].rstrip(".")
+def about(commands: Collection[DerivedCommand]) -> str:
+    """Returns the description of a command group: that of its family, or else what its commands have in
+    common."""
+    first = next(iter(commands))
+    own = next(
+        (each.family for each in commands if each.family and kebab(each.family.name) == each.group), None
+    )
+    if own is not None:
+        return _first_line(own.spec, first.group)
+    subjects = list(dict.fromkeys(each.operation.group for each in commands))
+    if len(subjects) > 1:
+        return f"A {first.group} of any kind: {', '.join(subjects).lower()}"
+    return first.summary if len(commands) == 1 else _first_line(first.operation.answer, first.group)
+
+
+def _first_line(declared: type | None, default: str) -> str:
+    """Returns the first line of the docstring of a struct, or of its module."""
+    docstring = (declared.__doc__ or sys.modules[declared.__module__].__doc__) if declared else None
+    return (docstring or default).strip().partition("\n")[0].rstrip(".")
 
 
 def _derive_command(group: str, command_name: str, paths: Sequence[CommandPath]) -> DerivedCommand:

@@ -162,7 +162,7 @@ importing = StandaloneOperation(
     action=post(
         "importVariables",
         VariableImport,
-        "Create many at once for a service",
+        "Import variables and secrets of a service",
         "Imports variables and secrets, at the service and the levels above it: all or nothing.",
         body=Import,
         query=ImportQuery,
