@@ -170,6 +170,19 @@ class Cluster(Spec):
         return self.engine in _REMOTE_ENGINES
 
 
+class ClusterLock(Shown):
+    """The lock of a cluster."""
+
+    cluster_id: Id
+    reason: Annotated[str, example("The disk is being replaced")]
+    ttl_in_days: Maybe[Annotated[int, example(1)]] = absent
+    locked_at: Timestamp
+    ends_at: Annotated[Maybe[Timestamp], Meta(description="Left out: the lock holds until it is removed")] = (
+        absent
+    )
+    owner_name: Annotated[str, Meta(description="Who locked the cluster"), example("Ada")]
+
+
 class ClusterShown(Shown):
     organization: Owner
     status: str = "DEPLOYED"
@@ -178,6 +191,7 @@ class ClusterShown(Shown):
     is_default: bool = False
     is_demo: bool = False
     version: str = ""
+    cluster_lock: Maybe[ClusterLock] = absent
     advanced_settings: ChangedSettings = absent
 
 
@@ -201,9 +215,15 @@ class ClusterStatus(Shown):
     message: Annotated[str, Meta(description="The problem, and the way out")] = ""
     next_k8s_available_version: str | None = None
     last_execution_id: str | None = None
-    cluster_lock: dict[str, Any] | None = None
+    cluster_lock: Maybe[ClusterLock] = absent
     last_deployment_date: Timestamp | None = None
     reason: Literal["UNSPECIFIED", "MAINTENANCE"] = "UNSPECIFIED"
+
+
+class ClusterReadiness(Shown):
+    """Whether services can be deployed on a cluster."""
+
+    is_ready: Annotated[bool, Meta(description="True if its engine answers and the cluster is not locked")]
 
 
 Bytes = Annotated[int, Meta(ge=0)] | None
@@ -335,6 +355,23 @@ cluster = Family(
     traits=(has_advanced_settings(OF_CLUSTERS, required_scope=Scope.ADMIN),),
     actions=(
         get("status", ClusterStatus, "Read whether the engine of a cluster answers", outside=True),
+        get(
+            "listStatus",
+            list[ClusterStatus],
+            "Read whether the engine of each cluster answers",
+            suffix="/status",
+            id="listClusterStatuses",
+            on_collection=True,
+            paged=False,
+            outside=True,
+        ),
+        get(
+            "isReady",
+            ClusterReadiness,
+            "Read whether services can be deployed on a cluster",
+            id="getClusterReadiness",
+            outside=True,
+        ),
         get(
             "machine",
             Machine,

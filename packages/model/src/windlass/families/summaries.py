@@ -8,6 +8,7 @@ from windlass.core.declare.actions import get
 from windlass.core.declare.fields import Id, Timestamp, example
 from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import Owner, Shown
+from windlass.families.cluster import cluster
 from windlass.families.environment import EnvironmentStatus, environment
 from windlass.families.organization import organization
 from windlass.families.project import project
@@ -62,6 +63,24 @@ class OrganizationEnvironment(Shown):
     cluster_id: Id
 
 
+class ClusterService(Shown):
+    """A service of an environment on a cluster."""
+
+    id: Id
+    name: Annotated[str, example("web")]
+    type: Annotated[str, example("APPLICATION")]
+
+
+class ClusterEnvironment(Shown):
+    """An environment on a cluster."""
+
+    environment_id: Id
+    environment_name: Annotated[str, example("production")]
+    project_id: Id
+    project_name: Annotated[str, example("shop")]
+    services: list[ClusterService]
+
+
 class ServiceOfAnyKind(Shown):
     """A service, with additional fields that depend on its kind."""
 
@@ -104,6 +123,20 @@ of_environments = Actions(
             "Read the cluster and the status of each",
             id="listEnvironmentOverviews",
             on_collection=True,
+        ),
+    ),
+)
+of_clusters = Actions(
+    cluster,
+    "Clusters",
+    (
+        get(
+            "environments",
+            list[ClusterEnvironment],
+            "List the environments of a cluster, with their services",
+            id="listClusterEnvironments",
+            unnested=True,
+            paged=False,
         ),
     ),
 )

@@ -22,7 +22,7 @@ from windlass.control.records.outbox import write_deliveries
 from windlass.control.records.recording import about_itself, emit, origin_of
 from windlass.control.records.run_results import measure_run_of_deployment
 from windlass.control.records.served_names import host_names
-from windlass.control.records.stored_clusters import place_of
+from windlass.control.records.stored_clusters import lock_in, place_of
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy.plan import superseded_positions
 from windlass.core.deploy.progress import (
@@ -77,7 +77,9 @@ async def accept(
     deployments."""
     status = await status_of(tx, service)
     if action in _NEED_AN_ENGINE:
-        await _refuse_cluster(tx, status.cluster, service.org, action)
+        # Windlass itself repeats a version if its build is lost, and at the start of running hours.
+        repeats = call.origin == ITSELF and version.of is not None
+        await _refuse_cluster(tx, status.cluster, service.org, action, repeats=repeats)
         if call.origin != ITSELF and (await _adds_data(tx, service, action, version)):
             await _refuse_above_share(tx, status.cluster, service.org)
     waiting = await tx.deployments.open(service.id)
@@ -178,12 +180,18 @@ async def _cancel_waiting(tx: Tx, status: StatusRow, deployment: DeploymentRow, 
     tx.nudge(cancel_word(deployment.id))
 
 
-async def _refuse_cluster(tx: Tx, id: str, org: str, action: Do) -> None:
+async def _refuse_cluster(tx: Tx, id: str, org: str, action: Do, *, repeats: bool) -> None:
     row = await tx.resources.find(cluster.name, id)
     if row is None:
         return
     if not row.read(Cluster).engine:
         raise Conflict(NOT_CONNECTED)
+    if not repeats and (lock := lock_in(row, tx.now)):
+        end = f", or wait until {lock.ends_at}" if lock.ends_at else ""
+        raise Conflict(
+            f"Ask {lock.owner_name} to remove the lock of the cluster {row.read(NamedDocument).name}{end}: "
+            f"it was locked because: {lock.reason}"
+        )
     if action is not Do.RESTART:  # a running service is not a new organization at its place
         await sole_organization.check_sole_organization(tx, row, org)
 

@@ -4,28 +4,32 @@ request."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from windlass.base.encryption import Encryption
 from windlass.base.errors import Conflict, Invalid
-from windlass.control.context.call import Call, Reply, encode, prepares, reads
+from windlass.base.fair_share import apply_to_each
+from windlass.control.context.call import Call, Reply, encode, prepares, reads, results
 from windlass.control.context.context import Context
 from windlass.control.context.place import EngineAccess
 from windlass.control.deploying.restored_database import OLDER_DATABASE_REASON
 from windlass.control.records.ports import PORT_PREFIX, PortOwner, share_refusal
 from windlass.control.records.reachability import LOST_SERVER_REASON
-from windlass.control.records.stored_clusters import place_of
+from windlass.control.records.stored_clusters import lock_in, place_of
 from windlass.control.request.behaviour import Behaviour, Change, Draft, behaves
 from windlass.control.request.hidden_fields import decrypt_hidden, decrypt_with
-from windlass.control.request.paths import parent_to_create_in, target
+from windlass.control.request.paths import parent_of, parent_to_create_in, target
+from windlass.control.request.permissions import visible_below
 from windlass.control.request.references import check_addresses
 from windlass.core.declare.document import Document, merge_patched, replace_spec, sent_in
 from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.deploy.states import State
-from windlass.families.cluster import Cluster, ClusterShown, ClusterStatus, cluster
+from windlass.families.cluster import Cluster, ClusterReadiness, ClusterShown, ClusterStatus, cluster
 from windlass.families.environment import environment
 from windlass.families.project_deployment_rule import project_deployment_rule
 from windlass.store import FIRST_PLACE, NO_SURROUNDINGS, Reads, Row, Tx, cluster_topic, queue_of, queues_of
@@ -292,7 +296,27 @@ def _left_behind(services: Sequence[str]) -> str:
 
 @reads("cluster.status")
 async def status(ctx: Context, call: Call) -> Reply:
-    row = await target(ctx.store.reads, call)
+    return Reply(encode(await _status_of(ctx, await target(ctx.store.reads, call))))
+
+
+@reads("cluster.listStatus")
+async def list_statuses(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    org = await parent_of(source, call)
+    rows = await visible_below(source, call.actor, org, cluster)
+    if rows is None:
+        rows = await source.resources.of_parent(org.id, cluster.name)
+    statuses = await apply_to_each(partial(_status_of, ctx), rows)
+    return Reply(results([*map(encode, statuses)]))
+
+
+@reads("cluster.isReady")
+async def is_ready(ctx: Context, call: Call) -> Reply:
+    found = await _status_of(ctx, await target(ctx.store.reads, call))
+    return Reply(encode(ClusterReadiness(is_ready=found.is_deployed and not found.cluster_lock)))
+
+
+async def _status_of(ctx: Context, row: Row) -> ClusterStatus:
     place = await ctx.places.at(row.id)
     message = place.refusal
     if place.is_connected and place.elsewhere is None:
@@ -305,12 +329,12 @@ async def status(ctx: Context, call: Call) -> Reply:
     word = "DEPLOYED" if answers else "DEPLOYMENT_ERROR" if place.is_connected else "READY"
     if answers and place.elsewhere is None and (why := await place.engine.why_one_organization()):
         message = _SERVES_ONE.format(why)
-    answer = ClusterStatus(
+    return ClusterStatus(
         cluster_id=row.id,
         status=word,
         is_deployed=answers,
         is_connected=place.is_connected,
         runs_images=place.is_connected and place.takes == "image",
         message=message or ctx.places.remarks.get(row.id, ""),
+        cluster_lock=lock_in(row, ctx.clock.now()) or UNSET,
     )
-    return Reply(encode(answer))

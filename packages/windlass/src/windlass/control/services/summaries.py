@@ -8,16 +8,17 @@ import msgspec
 
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import status_of
+from windlass.control.records.deployments import name_of, status_of
 from windlass.control.request.paths import parent_of, target
 from windlass.control.request.permissions import Visibility, visible_below
 from windlass.control.request.reading import ROW_FILTERS, in_dialect, page_of, paging, slice_of
 from windlass.control.services.environments import services_of, status_of_environment
 from windlass.control.services.services import freshness
 from windlass.core.declare.document import Document
+from windlass.core.declare.stored import NamedDocument
 from windlass.families.environment import EnvironmentShown, environment
 from windlass.families.project import project
-from windlass.families.summaries import OrganizationEnvironment
+from windlass.families.summaries import ClusterEnvironment, ClusterService, OrganizationEnvironment
 from windlass.store import Reads, Row
 
 Describe = Callable[[Row], Awaitable[Document]]
@@ -128,3 +129,34 @@ async def list_organization_environments(ctx: Context, call: Call) -> Reply:
     in_order = sorted(rows, key=lambda row: (row.created, row.id))
     documents = [msgspec.json.decode(row.body) for row in in_order]
     return page_of(call, [encode({name: document[name] for name in fields}) for document in documents])
+
+
+@reads("cluster.environments")
+async def list_environments_of_cluster(ctx: Context, call: Call) -> Reply:
+    source = ctx.store.reads
+    row = await target(source, call)
+    sight = Visibility(source, call.actor, row.org)
+    answers: list[ClusterEnvironment] = []
+    for env in await source.links.users_of_family(row.id, environment.name):
+        if not await sight.includes(env.family, env.id, env.parent):
+            continue
+        _, above, *_ = await source.tree.above(env.id)
+        services = [
+            ClusterService(
+                id=service.id,
+                name=name_of(service),
+                type=ctx.kinds[service.family].service_type(service),
+            )
+            for service in await services_of(ctx, source, env)
+        ]
+        answers.append(
+            ClusterEnvironment(
+                environment_id=env.id,
+                environment_name=env.read(NamedDocument).name,
+                project_id=env.parent,
+                project_name=above.read(NamedDocument).name,
+                services=services,
+            )
+        )
+    answers.sort(key=lambda answer: (answer.project_name, answer.environment_name))
+    return Reply(results([*map(encode, answers)]))

@@ -13,6 +13,7 @@ export const organizationTexts = {
     state: "State", kind: "Kind", images: "Container images", runsImages: "run here", noImages: "need a cluster with Docker", isDefault: "Default", here: "for new environments", byDefault: "new environments are made here, unless they name another cluster", machine: "Machine", noMachine: "Nothing is known of the machine. ",
     environments: "Environments here", noEnvironments: "None yet. Name this cluster where you create an environment.", version: "Windlass", system: "System", cores: "Processor", load: (cores, load) => `${cores} ${cores === 1 ? "core" : "cores"}, load ${load}`, memory: "Memory", disk: "Disk", reserve: (amount) => `Nothing is built with less than ${amount} free.`,
     docker: (address) => `Docker at ${address}`, local: (place) => (place && place !== "local" ? `the Windlass server ${place}` : "the machine of this server"), none: "a record without an engine: nothing is deployed here",
+    locked: (owner, end) => `${owner} has locked this cluster${end ? ` until ${end}` : ""}: deployments and restarts are refused, and what runs goes on running.`,
   },
   members: { role: "Role", roleOf: (name) => `Role of ${name}`, roles: "What the roles may do", you: "you", seen: "Last seen", never: "not yet", remove: "Remove", expired: "expired", invitedBy: "Invited by", providers: (names) => (names.length ? `Sign-in providers: ${names.join(", ")}` : "Sign-in providers: none yet") },
 };

@@ -2,7 +2,7 @@
 
 import { api } from "../api.js";
 import { h, prose } from "../dom.js";
-import { bytes, title } from "../format.js";
+import { bytes, exactTime, title } from "../format.js";
 import { icon, logo } from "../icons.js";
 import { button, dialog, facts, field, link, panel } from "../parts.js";
 import { differs } from "../settings/part.js";
@@ -74,7 +74,9 @@ export async function loadMore({ base, item }) {
 export function present({ item, readings, more: environments }) {
   const of = (name) => readings.find(({ operation }) => operation.path.endsWith(`/${name}`)) || {};
   const status = of("status").found, machine = of("machine").found;
+  const lock = status?.cluster_lock;
   return [
+    lock && h("section", { class: "panel failure", role: "status" }, h("p", { class: "first" }, about.locked(lock.owner_name, lock.ends_at && exactTime(lock.ends_at))), h("p", {}, lock.reason)),
     status?.message && h("section", { class: "panel failure", role: "status" }, h("p", { class: "first" }, prose(status.message))),
     h("div", { class: "columns" },
       panel(words.present, facts([
