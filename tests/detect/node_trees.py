@@ -77,6 +77,61 @@ ROWS = [
         {"framework": "Nuxt", "start": "node .output/server/index.mjs"},
     ),
     Row(
+        "Nuxt for another platform",
+        {
+            "package.json": package("nuxt", build="nuxt build"),
+            "nuxt.config.ts": "export default defineNuxtConfig({ nitro: { preset: 'vercel' } })",
+        },
+        {"build": "env NITRO_PRESET=node-server npm run build", "start": "node .output/server/index.mjs"},
+    ),
+    Row(
+        "Nuxt for another platform, without a build script",
+        {
+            "package.json": package("nuxt"),
+            "nuxt.config.ts": "export default defineNuxtConfig({ nitro: { preset: 'netlify' } })",
+        },
+        {"build": "env NITRO_PRESET=node-server npx nuxt build"},
+    ),
+    Row(
+        "Nuxt with a preset of something else",
+        {
+            "package.json": package("nuxt", build="nuxt build"),
+            "nuxt.config.ts": "export default defineNuxtConfig({ primevue: { preset: 'aura' } })",
+        },
+        {"build": "npm run build"},
+    ),
+    Row(
+        "Nuxt that generates files",
+        {"package.json": package("nuxt", build="nuxt generate")},
+        {"static_folder": ".output/public", "start": ""},
+    ),
+    Row(
+        "Nuxt 2 that generates files",
+        {"package.json": package(build="nuxt generate", dependencies={"nuxt": "^2.15.8"})},
+        {"static_folder": "dist"},
+    ),
+    Row(
+        "Nuxt for GitHub's pages",
+        {
+            "package.json": package("nuxt", build="nuxt build"),
+            "nuxt.config.ts": "export default defineNuxtConfig({ nitro: { preset: 'github-pages' } })",
+        },
+        {"static_folder": ".output/public", "build": "npm run build"},
+    ),
+    Row(
+        "Astro with a server for another platform",
+        {
+            "package.json": package("astro", "@astrojs/vercel", build="astro build"),
+            "astro.config.mjs": "export default defineConfig({ output: 'server', adapter: vercel() })",
+        },
+        {"static_folder": "", "start": ""},
+    ),
+    Row(
+        "Astro with files for another platform",
+        {"package.json": package("astro", "@astrojs/vercel", build="astro build"), "astro.config.mjs": ""},
+        {"static_folder": "dist"},
+    ),
+    Row(
         "Remix",
         {"package.json": package("@remix-run/serve", "vite", build="remix vite:build")},
         {"framework": "Remix", "start": "npx remix-serve ./build/server/index.js"},

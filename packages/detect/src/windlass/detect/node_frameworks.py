@@ -17,6 +17,11 @@ Finder = Callable[[KnownFiles, dict[str, Any]], str]
 _DEFAULT_CACHE: Final = "node_modules/.cache"
 _CONFIG_SUFFIXES: Final = (".js", ".mjs", ".ts", ".cjs", ".mts")
 _EXPORTS_PATTERN: Final = re.compile(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"]export['\"]")
+_PRESET_PATTERN: Final = re.compile(r"\bpreset\b['\"]?[ \t]*+:[ \t]*+['\"]([\w-]{1,60}+)['\"]")
+_SERVER_OUTPUT_PATTERN: Final = re.compile(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"](?:server|hybrid)['\"]")
+_GENERATES_PATTERN: Final = re.compile(r"\bnu(?:xt|xi)\s+(?:generate|build\s+--prerender)\b")
+_STATIC_PRESETS: Final = frozenset(["static", "github-pages", "gitlab-pages"])
+"""Presets of Nitro whose output is only files."""
 _OUT_DIR_PATTERN: Final = re.compile(r"\boutDir\b['\"]?[ \t]*+:[ \t]*+['\"]([\w./-]{1,200}+)['\"]")
 
 
@@ -64,8 +69,48 @@ def _next_export(files: KnownFiles, package: dict[str, Any]) -> str:
     return "out" if _EXPORTS_PATTERN.search(_config_text(files, "next.config")) else ""
 
 
+def _nitro_preset(files: KnownFiles) -> str:
+    """Returns the platform for which nuxt.config makes Nitro build; empty if it names none."""
+    config = _config_text(files, "nuxt.config")
+    named = _PRESET_PATTERN.search(config) if "nitro" in config else None
+    return named[1] if named else ""
+
+
+def _nuxt_folder(files: KnownFiles, package: dict[str, Any]) -> str:
+    if not (
+        _GENERATES_PATTERN.search(text_in(package, "scripts", "build"))
+        or _nitro_preset(files) in _STATIC_PRESETS
+    ):
+        return ""
+    version = (table(package, "dependencies") | table(package, "devDependencies")).get("nuxt")
+    is_second = isinstance(version, str) and version.lstrip("^~=v ").startswith("2")
+    return "dist" if is_second else ".output/public"
+
+
+def _nuxt_variables(files: KnownFiles, package: dict[str, Any]) -> str:
+    """Returns the variable that makes Nitro build a server for Node instead of one for another platform."""
+    preset = _nitro_preset(files)
+    is_own = not preset or preset in _STATIC_PRESETS or preset.startswith("node")
+    return "" if is_own else "NITRO_PRESET=node-server"
+
+
+def _astro_serves_elsewhere(files: KnownFiles, package: dict[str, Any]) -> bool:
+    """Returns whether the build makes a server for a platform other than Node."""
+    return bool(
+        _depends_on_any(package, "@astrojs/vercel", "@astrojs/netlify", "@astrojs/cloudflare", "@astrojs/deno")
+        and _SERVER_OUTPUT_PATTERN.search(_config_text(files, "astro.config"))
+    )
+
+
 def _astro_folder(files: KnownFiles, package: dict[str, Any]) -> str:
-    return "" if _depends_on_any(package, "@astrojs/node") else "dist"
+    if _depends_on_any(package, "@astrojs/node") or _astro_serves_elsewhere(files, package):
+        return ""
+    return "dist"
+
+
+def _astro_start(files: KnownFiles, package: dict[str, Any]) -> str:
+    is_own = _depends_on_any(package, "@astrojs/node") or not _astro_serves_elsewhere(files, package)
+    return "env HOST=0.0.0.0 node ./dist/server/entry.mjs" if is_own else ""
 
 
 def _svelte_folder(files: KnownFiles, package: dict[str, Any]) -> str:
@@ -127,6 +172,9 @@ FRAMEWORKS: Final = (
         package="nuxt",
         name="Nuxt",
         build="npx nuxt build",
+        static_folder=_nuxt_folder,
+        own_server="nuxt start",
+        build_variables=_nuxt_variables,
         start=_find_always("node .output/server/index.mjs"),
     ),
     NodeFramework(
@@ -156,8 +204,10 @@ FRAMEWORKS: Final = (
         name="Astro",
         build="npx astro build",
         static_folder=_astro_folder,
-        start=_find_always("env HOST=0.0.0.0 node ./dist/server/entry.mjs"),
+        start=_astro_start,
         port=4321,
+        missing="Add the package @astrojs/node to the project and name it as the adapter in astro.config: the "
+        "adapter of this project makes a server for another platform.",
     ),
     NodeFramework(
         package="@nestjs/core", name="Nest", build="npx nest build", start=_nest_start, ignores_start=True

@@ -147,7 +147,7 @@ def _choose_build(
     elif framework and framework.build:
         recipe.choose(
             f"{framework.name} is built by this command, and package.json has no build script.{why}",
-            build=f"{before}{framework.build}" if old else framework.build,
+            build=f"{before}{framework.build}",
         )
 
 
