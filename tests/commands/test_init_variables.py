@@ -18,6 +18,14 @@ MAIL_KEY=
 """
 
 
+DJANGO = {
+    "requirements.txt": "django\n",
+    "manage.py": "import os\nos.environ.setdefault('DJANGO_SETTINGS_MODULE', 'shop.settings')\n",
+    "shop/wsgi.py": "application = None\n",
+    "shop/settings.py": "import os\nALLOWED_HOSTS = os.environ.get('ALLOWED_HOSTS', '').split(',')\n",
+}
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "app.py").write_text(CODE)
@@ -37,6 +45,40 @@ async def test_init_sets_secrets_to_random_texts_and_other_variables_as_in_the_e
     assert {entry["key"]: entry["value"] for entry in listed} == {"GREETING": "hello"}
     kept = (await windlass.done("secrets", "list"))["results"]
     assert {entry["key"] for entry in kept} == {"SECRET_KEY", "JWT_SECRET"}
+
+
+async def test_init_lets_django_answer_to_all_hosts(windlass, folder):
+    for name, text in DJANGO.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / ".env.example").write_text("ALLOWED_HOSTS=localhost\n")
+    said = await windlass("init", "--name", "web", "-e", "shop/production")
+    assert (
+        "Set ALLOWED_HOSTS to *: the gateway lets only the hosts of the application through." in said.err
+    ), said
+    assert "to the public host" not in said.err
+    listed = (await windlass.done("env", "list"))["results"]
+    assert [(entry["key"], entry["value"]) for entry in listed] == [("ALLOWED_HOSTS", "*")]
+
+
+async def test_init_sets_no_placeholder_and_no_path_of_another_machine(windlass, folder):
+    values = {
+        "GREETING": "hello from your shop",
+        "API_PREFIX": "/api/v1",
+        "ALLOWED_HOSTS": "your_domain.com,www.your_domain.com",
+        "MAIL_FROM": "shop@example.com",
+        "STRIPE_KEY": "sk_test_xxxxxxxx",
+        "API_KEY": "<key of the shop>",
+        "STATIC_ROOT": "/home/deploy/shop/static",
+        "LOG_FILE": "C:\\logs\\shop.log",
+        "SECURE_SSL_REDIRECT": "True",
+    }
+    (folder / ".env.example").write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    said = await windlass("init", "--name", "web", "-e", "shop/production")
+    assert said.code == 0, said
+    listed = (await windlass.done("env", "list"))["results"]
+    assert {entry["key"] for entry in listed} == {"GREETING", "API_PREFIX"}, said.err
+    assert ".env.example names variables: ALLOWED_HOSTS, MAIL_FROM, " in said.err
 
 
 async def test_init_names_all_variables_at_once_without_which_the_code_fails(windlass, folder):

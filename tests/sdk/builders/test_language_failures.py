@@ -239,6 +239,10 @@ def test_a_library_missing_in_an_image_is_reported_without_asking_to_install_it_
         ("go: x@v1: dial tcp: lookup proxy.golang.org on 10.0.0.1:53: no such host", "proxy.golang.org"),
         ("Caused by: java.net.UnknownHostException: repo.example", "repo.example"),
         ("HTTPSConnectionPool(host='pypi.org', port=443): Max retries exceeded", "pypi.org"),
+        (
+            'FetchError: [css] [GET] "https://fonts.example/a.json": <no response> fetch failed',
+            "fonts.example",
+        ),
         ("npm error network read ECONNRESET", "one"),
     ],
 )
@@ -246,6 +250,18 @@ def test_an_unreachable_package_registry_is_reported_by_name(line, host):
     assert build_remedy(1, [line]).endswith(
         f" to let builds reach their registries: {host} could not be reached."
     )
+
+
+def test_a_guess_of_npm_about_an_old_lock_file_is_not_the_reason_of_a_failure():
+    guess = (
+        "npm warn old lockfile Could not fetch metadata for a@1.2.4 a: No matching version found for a@1.2.4."
+    )
+    missing = (
+        "npm error 404  The requested resource 'b@https://r.example/b/-/b-0.3.1.tgz' could not be found or"
+    )
+    assert build_remedy(1, [guess, missing]).startswith("Correct b in package.json: ")
+    assert build_remedy(1, [guess]) == ""
+    assert build_remedy(1, [guess.removeprefix("npm warn old lockfile ")])  # negative control
 
 
 def test_an_unreachable_registry_is_not_reported_as_a_missing_package():

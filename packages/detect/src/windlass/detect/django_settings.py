@@ -28,6 +28,9 @@ _MAX_MODULES: Final = 8
 _OF_VARIABLE_PATTERN: Final = re.compile(r"[ \t]*([A-Z][A-Z0-9_]{2,60})\)")
 
 
+_HOSTS_NAME_PATTERN: Final = re.compile(r"\w*HOSTS")
+"""Matches variables with a list of hosts. Others, such as SITE_HOST, may also be a part of addresses."""
+
 MIGRATE: Final = "python manage.py migrate --noinput"
 SETTINGS: Final = re.compile(r"DJANGO_SETTINGS_MODULE['\"][ \t]*+,[ \t]*+['\"]([\w.]++)['\"]")
 _SQLITE_PATTERN: Final = re.compile(r"django\.db\.backends\.sqlite3|sqlite:///")
@@ -44,7 +47,7 @@ def apply_django_settings(
     text = _settings_text(files, module)
     _static_files(recipe, text, dependencies)
     served = _settings_text(files, _served_settings(files, module))
-    recipe.problems += filter(None, (_secret_problem(served), _hosts_problem(served, text)))
+    recipe.problems += filter(None, (_secret_problem(served), _hosts_problem(recipe, served, text)))
     return f"{MIGRATE} && " if _SQLITE_PATTERN.search(text) else ""
 
 
@@ -84,14 +87,16 @@ def _secret_problem(settings: str) -> str:
     )
 
 
-def _hosts_problem(settings: str, chosen: str) -> str:
-    """Returns the remedy if Django rejects the application's public host name; empty if Django accepts every
-    host, or if the settings do not show which hosts are allowed. `chosen`: settings that an environment
-    variable may select instead."""
+def _hosts_problem(recipe: Recipe, settings: str, chosen: str) -> str:
+    """Names the variable with the allowed hosts in the recipe, and returns the remedy if Django rejects the
+    application's public host name. It is empty if Django accepts every host, or if the settings do not show
+    which hosts are allowed. `chosen`: settings that an environment variable may select instead."""
     values = _hosts_of(settings)
     if not values or any(re.search(r"['\"]\*['\"]", value) for value in values):
         return ""
     named = _variables_of(values) or _variables_of(_hosts_of(chosen))
+    if named and _HOSTS_NAME_PATTERN.fullmatch(named[0]):
+        recipe.choose("The settings take the hosts that Django allows from it.", host_variables=named[:1])
     todo = (
         f"Set the variable {named[0]} to the public host of the application, or to *"
         if named

@@ -97,7 +97,9 @@ def _nuxt_variables(files: KnownFiles, package: dict[str, Any]) -> str:
 def _astro_serves_elsewhere(files: KnownFiles, package: dict[str, Any]) -> bool:
     """Returns whether the build makes a server for a platform other than Node."""
     return bool(
-        _depends_on_any(package, "@astrojs/vercel", "@astrojs/netlify", "@astrojs/cloudflare", "@astrojs/deno")
+        _depends_on_any(
+            package, "@astrojs/vercel", "@astrojs/netlify", "@astrojs/cloudflare", "@astrojs/deno"
+        )
         and _SERVER_OUTPUT_PATTERN.search(_config_text(files, "astro.config"))
     )
 
@@ -206,8 +208,8 @@ FRAMEWORKS: Final = (
         static_folder=_astro_folder,
         start=_astro_start,
         port=4321,
-        missing="Add the package @astrojs/node to the project and name it as the adapter in astro.config: the "
-        "adapter of this project makes a server for another platform.",
+        missing="Add the package @astrojs/node to the project and name it as the adapter in astro.config: "
+        "the adapter of this project makes a server for another platform.",
     ),
     NodeFramework(
         package="@nestjs/core", name="Nest", build="npx nest build", start=_nest_start, ignores_start=True

@@ -86,6 +86,10 @@ class Recipe(Struct, kw_only=True):
         list[str],
         Meta(description="Variables with secrets of the application itself, for which any text will do"),
     ] = field(default_factory=list)
+    host_variables: Annotated[
+        list[str],
+        Meta(description="Variables with the hosts to which it answers; `*` stands for all of them"),
+    ] = field(default_factory=list)
     required_variables: Annotated[
         list[str],
         Meta(description="Other variables that the code reads without a default: it fails without them"),

@@ -25,6 +25,8 @@ _MAX_LINE_LENGTH: Final = 1000
 _MAX_EXAMINED_LENGTH: Final = 64 * 1024
 """Maximum length of the examined end of the output, in characters. Build steps choose the output, and nothing
 else runs in the server while it is examined."""
+_NPM_GUESSES: Final = ("npm warn old lockfile", "npm WARN old lockfile")
+"""Beginnings of lines in which npm says what it could not add to an old lock file. They are not errors."""
 _MAX_NAMED_VERSIONS: Final = 5
 _MEMORY: Final = (
     "Ask the operator for more memory for builds, or make this one need less: it used all that it had."
@@ -285,7 +287,8 @@ _RULES: Final[tuple[tuple[TextSearch, str], ...]] = tuple(
             "legacy-peer-deps=true: no set of them fits together.",
         ),
         (
-            r"'([^'\s]+)' is not in this registry|No matching version found for ([^\s.]+(?:\.[^\s.]+)*)"
+            r"The requested resource '((?:@[\w.-]{1,100}/)?[\w.-]{1,100})@[^'\s]{1,300}' could not be found"
+            r"|'([^'\s]+)' is not in this registry|No matching version found for ([^\s.]+(?:\.[^\s.]+)*)"
             r"|/((?:@[\w.-]{1,100}/)?[\w.-]{1,100})/-/[^\s\"]{1,300}: Request failed \"404"
             r"|ERR_PNPM_FETCH_404[^\n]{0,300}/((?:@[\w.-]{1,100}(?:/|%2[Ff]))?[\w.-]{1,100}): Not Found",
             _PACKAGE,
@@ -326,6 +329,7 @@ _RULES: Final[tuple[tuple[TextSearch, str], ...]] = tuple(
             "fetches the modules of the site with the program {0}.",
         ),
         (_HOST, _NETWORK),
+        (r"\] \"https?://([\w.-]{1,200})[^\"\n]{0,500}\": <no response>", _NETWORK),
         (
             r"Temporary failure in name resolution|Could not resolve host|ENOTFOUND|EAI_AGAIN"
             r"|ETIMEDOUT|ECONNRESET|ECONNREFUSED|Max retries exceeded"
@@ -457,7 +461,8 @@ def build_remedy(
 ) -> str:
     """Returns the remedy for a step that exited with a code; empty if its last lines do not reveal the cause.
     `is_image`: the step ran in an image. `has_room`: whether the disk has free space."""
-    text = "\n".join(line[:_MAX_LINE_LENGTH] for line in last_lines)[-_MAX_EXAMINED_LENGTH:]
+    lines = (line[:_MAX_LINE_LENGTH] for line in last_lines if not line.startswith(_NPM_GUESSES))
+    text = "\n".join(lines)[-_MAX_EXAMINED_LENGTH:]
     for pattern, words in _RULES:
         if match := pattern.search(text):
             if words == _NO_SPACE and not has_room:

@@ -482,6 +482,10 @@ def _is_done(problem: str, recipe: Recipe) -> bool:
     """Returns whether this command does what the plan proposes, or says it at its end."""
     if recipe.required_variables and problem == required_remark(recipe.required_variables):
         return True
+    if any(
+        problem.startswith(f"Set the variable {name} to the public host") for name in recipe.host_variables
+    ):
+        return True
     return problem in map(database_remark, recipe.databases) or any(
         f"`windlass secrets set {shlex.quote(name)}=" in problem for name in recipe.own_secrets
     )

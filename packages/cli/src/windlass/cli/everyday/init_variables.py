@@ -1,5 +1,5 @@
-"""The variables of a new application: `windlass init` sets its own secrets to random texts, and the variables
-of the example file of the repository as they are there."""
+"""The variables of a new application: `windlass init` sets its own secrets to random texts, the hosts to
+which it answers to all of them, and others as in the example file of the repository, except placeholders."""
 
 from __future__ import annotations
 
@@ -31,6 +31,20 @@ _IGNORED_VARIABLE_PATTERN: Final = re.compile(
 )
 """Matches variables that are for development, that Windlass sets, or that would give a login that everybody
 knows."""
+_PLACEHOLDER_PATTERN: Final = re.compile(
+    r"\byour[_-]?\w|<[^<>]{1,60}>|change[_ -]?(?:me|this|it)|replace[_ -]?(?:me|this|with)"
+    r"|\bexample\.(?:com|org|net)\b|x{5,}",
+    re.IGNORECASE,
+)
+"""Matches values that stand for one that the user has to write."""
+_ELSEWHERE_PATTERN: Final = re.compile(
+    r"/(?:home|Users|root|var|opt|srv|mnt|media|data|usr|etc)/\S*|[A-Za-z]:[\\/]\S*"
+)
+"""Matches paths of the machine on which the file was written."""
+_HTTPS_PATTERN: Final = re.compile(
+    r"\w*(?:SSL|HTTPS|HSTS)_(?:REDIRECT|ONLY)|(?:FORCE|REQUIRE)_(?:SSL|HTTPS)|\w*HSTS\w*"
+)
+"""Matches variables that send visitors to HTTPS, which a new application may not have."""
 _KEY_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 
 
@@ -51,6 +65,9 @@ class VariableMaker:
             for name, value in values.items()
             if value and _KEY_PATTERN.fullmatch(name) and not (name in named or is_own_secret(name))
             if not (part_of(name.upper()) or _IGNORED_VARIABLE_PATTERN.fullmatch(name))
+            if not (_PLACEHOLDER_PATTERN.search(value) or _ELSEWHERE_PATTERN.fullmatch(value))
+            if not _HTTPS_PATTERN.fullmatch(name)
+            if name not in recipe.host_variables
         }
         done = set(named)
         try:
@@ -58,6 +75,11 @@ class VariableMaker:
                 self._set({name: secrets.token_hex(_SECRET_BYTES) for name in own}, is_secret=True)
                 self._note(f"Set {_shown_names(own)} to random texts.")
                 done.update(own)
+            if (hosts := recipe.host_variables) and confirm(f"Set {_shown_names(hosts)} to *?"):
+                self._set(dict.fromkeys(hosts, "*"), is_secret=False)
+                why = "the gateway lets only the hosts of the application through"
+                self._note(f"Set {_shown_names(hosts)} to *: {why}.")
+                done.update(hosts)
             if taken and confirm(f"Set {_shown_names(list(taken))} as in {file}?"):
                 self._set(taken, is_secret=False)
                 self._note(f"Set {_shown_names(list(taken))} as in {file}. Correct what is a placeholder.")
