@@ -30,6 +30,7 @@ from windlass.api.account_document import (
 )
 from windlass.api.answers import Header, HttpAnswer
 from windlass.api.body import parse_body
+from windlass.api.body_memory import BodyMemory
 from windlass.api.callers import Callers
 from windlass.api.cookies import Cookies
 from windlass.api.limits import subject_of_address
@@ -143,8 +144,10 @@ class AccountName(Spec):
 
 
 class AccountRequests:
-    def __init__(self, ctx: Context, callers: Callers, authenticator: Authenticator) -> None:
-        self._ctx, self._callers = ctx, callers
+    def __init__(
+        self, ctx: Context, callers: Callers, authenticator: Authenticator, memory: BodyMemory
+    ) -> None:
+        self._ctx, self._callers, self._memory = ctx, callers, memory
         self._sign_in = SignIn(ctx, authenticator)
         passkeys = Passkeys(ctx)
         self._passwords = PasswordSignIn(ctx, authenticator, passkeys)
@@ -301,7 +304,7 @@ class AccountRequests:
         return await self._sent(request, receive, struct_type)
 
     async def _sent(self, request: Request, receive: Receive, struct_type: type[T]) -> T:
-        body = await receive_body(request.headers, receive)
+        body = await receive_body(request, receive, self._memory, subject_of_address(request.client))
         sent = parse_body(body, request.headers.get(b"content-type"), struct_type)
         assert isinstance(sent, struct_type)
         return sent

@@ -30,6 +30,7 @@ from windlass.api.answers import (
     send_answer,
 )
 from windlass.api.body import PAGING_PARAMETERS, PATCH_TYPES, NoBody, parse_body, parse_query
+from windlass.api.body_memory import BodyMemory
 from windlass.api.build_usage_reports import BuildUsageReportRequests
 from windlass.api.callers import Callers
 from windlass.api.executions import ExecutionSockets
@@ -126,12 +127,14 @@ class App:
         self._executions = ExecutionSockets(ctx, callers, self._streams)
         self._uploads = UploadRequests(ctx, callers)
         self._git = GitRequests(ctx, callers, self.stream_quota)
-        self._runs = RunRequests(ctx, callers, (kind.run_api for kind in ctx.kinds.values() if kind.run_api))
+        run_apis = [kind.run_api for kind in ctx.kinds.values() if kind.run_api]
+        self.body_memory = BodyMemory(max((api.most_bytes(ctx.settings) for api in run_apis), default=0))
+        self._runs = RunRequests(ctx, callers, self.body_memory, run_apis)
         self._git_webhooks = GitWebhookRequests(ctx, callers)
         self._registry_webhooks = RegistryWebhookRequests(ctx, callers)
         self._build_usage_reports = BuildUsageReportRequests(ctx, callers)
         self._served_hosts = ServedHostRequests(ctx, callers)
-        self._account = AccountRequests(ctx, callers, callers.authenticator)
+        self._account = AccountRequests(ctx, callers, callers.authenticator, self.body_memory)
         metrics.gauge("streams", "Open event streams and websockets", lambda: len(self._streams))
         self.access_log = access_log_of(ctx.settings)
 
@@ -153,6 +156,9 @@ class App:
                 "a request failed", extra={"request_id": request.id.decode(), "path": request.path}
             )
             answer = error_answer(error, self._ctx.settings.data_dir)
+        finally:
+            if request.held_body is not None:
+                request.held_body.release()
         if is_websocket:
             return await self._follow(request, answer, began, receive, send)
         if answer.stream is None or answer.place is None:
@@ -288,7 +294,7 @@ class App:
         if (writes := operation.writes) or operation.outside:
             enter_trace(lambda: request.trace)
         if writes:
-            body = await receive_body(request.headers, receive)
+            body = await self._body(request, actor, receive)
             call = Call(
                 operation=operation,
                 actor=actor,
@@ -303,7 +309,7 @@ class App:
             return await self._write(request, call, body)
         question = None
         if operation.only_reads:
-            question = _parse(request, operation, await receive_body(request.headers, receive))
+            question = _parse(request, operation, await self._body(request, actor, receive))
         call = Call(
             operation=operation,
             actor=actor,
@@ -321,6 +327,9 @@ class App:
             return answer_of(operation, reply)
         place = self.stream_quota.take(reply.org, actor.subject)
         return HttpAnswer(operation.status, b"", (), EVENT_STREAM, reply.stream, place=place)
+
+    def _body(self, request: Request, actor: Actor, receive: Receive) -> Awaitable[bytes]:
+        return receive_body(request, receive, self.body_memory, actor.home)
 
     async def _write(self, request: Request, call: Call, body: bytes) -> HttpAnswer:
         repeatable = repeatable_of(request, body) if request.method == "POST" else None

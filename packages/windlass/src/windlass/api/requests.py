@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from windlass.api.body import MAX_BODY_BYTES
+from windlass.api.body_memory import BodyMemory, HeldBody
 from windlass.api.limits import Window
 from windlass.base.errors import Invalid, TooLarge
 from windlass.base.trace import Trace, given_trace, new_trace
@@ -84,6 +85,8 @@ class Request(Struct):
     operation: str = "unknown"
     actor: Actor | None = None
     """The caller, once it has been identified."""
+    held_body: HeldBody | None = None
+    """The memory of the body, if that arrives in several pieces."""
     _trace: Trace | None = None
 
     @property
@@ -186,8 +189,12 @@ def _request_id(headers: dict[bytes, bytes]) -> bytes:
     return b"%s%08x" % (_PROCESS_ID, next(_REQUEST_NUMBERS))
 
 
-async def receive_body(headers: dict[bytes, bytes], receive: Receive, limit: int = MAX_BODY_BYTES) -> bytes:
-    announced = headers.get(b"content-length")
+async def receive_body(
+    request: Request, receive: Receive, memory: BodyMemory, holder: str, limit: int = MAX_BODY_BYTES
+) -> bytes:
+    """Returns the body of a request. The bytes of a body in several pieces are held by the request until it
+    is answered, and count for its holder."""
+    announced = request.headers.get(b"content-length")
     if announced is not None and int(announced) > limit:
         raise _too_large(limit)
     body = bytearray()
@@ -195,11 +202,14 @@ async def receive_body(headers: dict[bytes, bytes], receive: Receive, limit: int
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Invalid("The request ended before its body did")
-        body += message.get("body", b"")
+        piece = message.get("body", b"")
+        body += piece
         if len(body) > limit:
             raise _too_large(limit)
         if not message.get("more_body", False):
             return bytes(body)
+        held = request.held_body = request.held_body or HeldBody(memory, holder)
+        held.add(len(piece))
 
 
 def _too_large(limit: int) -> TooLarge:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from urllib.parse import parse_qs
 
 from windlass.api.answers import HttpAnswer
+from windlass.api.body_memory import BodyMemory
 from windlass.api.callers import Callers
 from windlass.api.requests import Receive, Request, receive_body
 from windlass.base.errors import Unauthorized
@@ -18,8 +19,8 @@ from windlass.control.kinds.run_api import RunApi, RunMessage
 
 
 class RunRequests:
-    def __init__(self, ctx: Context, callers: Callers, apis: Iterable[RunApi]) -> None:
-        self._ctx, self._callers = ctx, callers
+    def __init__(self, ctx: Context, callers: Callers, memory: BodyMemory, apis: Iterable[RunApi]) -> None:
+        self._ctx, self._callers, self._memory = ctx, callers, memory
         self._apis = {api.word: api for api in apis}
 
     def has(self, path: str) -> bool:
@@ -36,7 +37,8 @@ class RunRequests:
             self._callers.count_failure(request)
             raise
         self._callers.exempt(request)
-        body = await receive_body(request.headers, receive, api.most_bytes(self._ctx.settings))
+        limit = api.most_bytes(self._ctx.settings)
+        body = await receive_body(request, receive, self._memory, run.org, limit)
         query = parse_qs(request.scope["query_string"].decode("latin-1"))
         sent = RunMessage(
             service, request.method, what, {name: values[0] for name, values in query.items()}, body

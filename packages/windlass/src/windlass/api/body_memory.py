@@ -1,0 +1,69 @@
+"""The memory of request bodies that arrive in several pieces, in total and per holder: an organization, or
+the address of a client that is not signed in.
+
+The API reads bodies whole. A client may send one slowly or never complete it, over as many connections as it
+gets. A body that arrives together with its head is not counted: it is processed at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.errors import Unavailable
+
+MAX_BODIES_BYTES: Final = 256 * 1024 * 1024
+"""The bytes of all bodies together."""
+_MIN_BODIES: Final = 8
+"""The number of bodies of the largest size for which there is memory in any case."""
+_RETRY_SECONDS: Final = 5
+
+
+class BodyMemory:
+    """Limits the bodies of a holder to a part of the free memory.
+
+    A holder may have as many bytes as it leaves free: one holder half of all, two a third each.
+    """
+
+    def __init__(self, largest_body: int = 0, most: int = MAX_BODIES_BYTES) -> None:
+        self.most = max(most, _MIN_BODIES * largest_body)
+        self.held = 0
+        self._by_holder: Counter[str] = Counter()
+
+    def take(self, holder: str, size: int) -> None:
+        """Counts bytes of a body. Raises Unavailable if the holder may not have so many more."""
+        if self._by_holder[holder] + size > self.most - self.held - size:
+            raise Unavailable(
+                "Send large requests one after the other: this server holds as many incomplete ones as it "
+                "may, of one organization or of all of them",
+                {"retry-after": str(_RETRY_SECONDS), "connection": "close"},
+            )
+        self._count(holder, size)
+
+    def give_back(self, holder: str, size: int) -> None:
+        self._count(holder, -size)
+
+    def _count(self, holder: str, size: int) -> None:
+        self.held += size
+        self._by_holder[holder] += size
+        if not self._by_holder[holder]:
+            del self._by_holder[holder]
+
+
+class HeldBody(Struct):
+    """The counted bytes of the body of one request. They are given back once the request is answered."""
+
+    memory: BodyMemory
+    holder: str
+    size: int = 0
+
+    def add(self, size: int) -> None:
+        self.memory.take(self.holder, size)
+        self.size += size
+
+    def release(self) -> None:
+        """Gives the bytes back. Idempotent."""
+        self.memory.give_back(self.holder, self.size)
+        self.size = 0
