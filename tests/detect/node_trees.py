@@ -119,17 +119,74 @@ ROWS = [
         {"static_folder": ".output/public", "build": "npm run build"},
     ),
     Row(
-        "Astro with a server for another platform",
-        {
-            "package.json": package("astro", "@astrojs/vercel", build="astro build"),
-            "astro.config.mjs": "export default defineConfig({ output: 'server', adapter: vercel() })",
-        },
-        {"static_folder": "", "start": ""},
-    ),
-    Row(
         "Astro with files for another platform",
         {"package.json": package("astro", "@astrojs/vercel", build="astro build"), "astro.config.mjs": ""},
         {"static_folder": "dist"},
+    ),
+    Row(
+        "Express that serves the pages of a folder",
+        {
+            "package.json": package("express", start="node server.js"),
+            "package-lock.json": "{}",
+            "server.js": "app.use(express.static(path.join(__dirname, 'client', 'build')))",
+            "client/package.json": package("react-scripts", build="react-scripts build"),
+            "client/package-lock.json": "{}",
+        },
+        {
+            "framework": "Express",
+            "start": "npm run start",
+            "build": "npm ci --prefix client --include=dev && npm run build --prefix client "
+            "&& rm -rf client/node_modules",
+        },
+        {"build": "server.js serves files that the build of client makes."},
+    ),
+    Row(
+        "Express in a folder that serves the pages of another one",
+        {
+            "package.json": package("express", start="node backend/index.js"),
+            "backend/index.js": "app.use(express.static('../web/dist'))",
+            "web/package.json": package("vite", build="vite build"),
+            "web/yarn.lock": "",
+        },
+        {
+            "build": "yarn --cwd web install --frozen-lockfile --production=false "
+            "&& yarn --cwd web run build && rm -rf web/node_modules"
+        },
+    ),
+    Row(
+        "Express beside pages that it does not serve",
+        {
+            "package.json": package("express", start="node server.js"),
+            "server.js": "app.use(express.static('public'))",
+            "client/package.json": package("react-scripts", build="react-scripts build"),
+        },
+        {"build": ""},
+    ),
+    Row(
+        "Express whose installation builds the pages",
+        {
+            "package.json": package(
+                scripts={"start": "node server.js", "postinstall": "npm run build --prefix client"},
+                dependencies={"express": "4"},
+            ),
+            "server.js": "app.use(express.static('client/build'))",
+            "client/package.json": package("react-scripts", build="react-scripts build"),
+        },
+        {"build": ""},
+    ),
+    Row(
+        "Express with a script of another platform",
+        {
+            "package.json": package(
+                scripts={
+                    "start": "node server.js",
+                    "heroku-postbuild": "cd web && npm run build",
+                },
+                dependencies={"express": "4"},
+            ),
+            "server.js": "",
+        },
+        {"build": "npm run heroku-postbuild"},
     ),
     Row(
         "Remix",

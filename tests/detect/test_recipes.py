@@ -165,6 +165,15 @@ def test_svelte_without_an_adapter_says_which_one_to_add():
     assert recipe.problems[0].startswith("Add the package @sveltejs/adapter-node")
 
 
+def test_an_astro_that_makes_a_server_for_another_platform_says_which_adapter_to_use():
+    config = "export default defineConfig({ output: 'server', adapter: vercel() })"
+    named = package("astro", "@astrojs/vercel", build="astro build")
+    recipe = detect(tree_of({"package.json": named, "astro.config.mjs": config}))
+    assert not recipe.is_runnable
+    assert recipe.problems[0].startswith("Add the package @astrojs/node")
+    assert detect(tree_of({"package.json": named, "astro.config.mjs": ""})).static_folder == "dist"
+
+
 SET = "to the public host of the application, or to *: Django answers 400 to other hosts"
 
 

@@ -154,7 +154,9 @@ def builds_of(
     before = tuple(_build_in(other.folder, package.folder, manager) for other in others)
     if "build" in package.scripts:
         return (*before, manager.run("build"))
-    return (*before, tuple(shlex.split(framework)[1:])) if framework.startswith("npx ") else before
+    if framework.startswith("npx "):
+        return (*before, tuple(shlex.split(framework)[1:]))
+    return (*before, ("/bin/sh", "-c", framework)) if framework else before
 
 
 def _build_in(folder: Path, cwd: Path, manager: PackageManager) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from windlass.detect.known_files import KnownFiles, table, text_in
 from windlass.detect.language import Language
+from windlass.detect.node_client import client_build
 from windlass.detect.node_development import watched_program
 from windlass.detect.node_frameworks import BROWSER_ROUTERS, FRAMEWORKS, SERVERS, NodeFramework
 from windlass.detect.node_hashes import OLD_HASHES, OLD_HASHES_IF_NEEDED, package_with_old_hashes
@@ -149,6 +150,9 @@ def _choose_build(
             f"{framework.name} is built by this command, and package.json has no build script.{why}",
             build=f"{before}{framework.build}",
         )
+    elif recipe.start and not package.get("workspaces"):
+        build, reason = client_build(files, scripts_of(package), manager, recipe.start)
+        recipe.choose(reason, build=build)
 
 
 def _builds_elsewhere(recipe: Recipe, package: dict[str, Any]) -> bool:

@@ -72,7 +72,8 @@ class FollowedRecipe(Struct, frozen=True):
 
     start: Start
     build: str = ""
-    """The build command of a Node framework, if package.json has no script for it or it needs variables."""
+    """The build command of a Node application, which is used if package.json has no script for it, or if it
+    needs variables."""
     prepare: str = ""
     """The build command of a Python application, for example to collect static files."""
     static_folder: str = ""
@@ -114,7 +115,7 @@ def follow(
             processes=start.processes if procfile else _processes_of(recipe, start),
             release=release,
         ),
-        build=recipe.build if is_built_here or _sets_variables(recipe) else "",
+        build=recipe.build if recipe.language == "Node" else "",
         prepare=recipe.build if recipe.language == "Python" else "",
         static_folder=recipe.static_folder if is_site else "",
         added=tuple(recipe.added_packages) if is_its_own or is_site else (),
@@ -125,11 +126,6 @@ def follow(
             *(recipe.problems if procfile else _lines_of(recipe, is_its_own=is_its_own)),
         ),
     )
-
-
-def _sets_variables(recipe: Recipe) -> bool:
-    """Returns whether the build of a Node application needs variables, which its script alone lacks."""
-    return recipe.language == "Node" and recipe.build.startswith("env ")
 
 
 def _start_by(

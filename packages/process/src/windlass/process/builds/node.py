@@ -9,7 +9,7 @@ import hashlib
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -34,9 +34,10 @@ from windlass.builders.node_packages import (
 from windlass.builders.small_files import read_small_text
 from windlass.detect.node_scripts import OWN_SCRIPTS, needs_development
 from windlass.process.builds import tree
-from windlass.process.builds.tools import Tools, step
+from windlass.process.builds.tools import ToolFailed, Tools, step
 
 _LOCAL_PATTERN = re.compile(r"(?:file|link):(?P<path>.+)|(?P<bare>\.{1,2}/.*|/.*|~/.*)", re.DOTALL)
+_LOCK_COMPLAINT_PATTERN = re.compile(r"npm (?:error|ERR!) (Missing|Invalid): ")
 _VARIABLE_PATTERN = re.compile(r"\$\{([A-Za-z0-9_]+)\??\}")
 
 
@@ -277,8 +278,30 @@ async def _install(
         words = ("/bin/sh", "-c", dependencies.command)
     text = _text_of(words)
     more = {**settings_of(tools, dependencies), **variables}
-    with step(tools.say, f"Installing the Node dependencies ({text})"):
-        await tools.run(words, cwd=cwd, extra_variables=more, title=text)
+    try:
+        with step(tools.say, f"Installing the Node dependencies ({text})"):
+            await tools.run(words, cwd=cwd, extra_variables=more, title=text)
+    except ToolFailed as failed:
+        if words[:2] != ("npm", "ci") or not _lacks_only_packages(failed.lines):
+            raise
+        words = ("npm", "install", *words[2:])
+        tools.say(
+            f"{dependencies.manager.lock} lacks packages: npm adds them, and keeps to the versions that it "
+            "names. Run `npm install`, and commit the lock file, to have the same versions each time."
+        )
+        text = _text_of(words)
+        with step(tools.say, f"Installing the Node dependencies ({text})"):
+            await tools.run(words, cwd=cwd, extra_variables=more, title=text)
+
+
+def _lacks_only_packages(lines: Sequence[str]) -> bool:
+    """Returns whether npm refused a lock file that lacks packages, and contradicts package.json in nothing.
+
+    Some versions of npm leave optional packages out of the lock files that they write.
+    """
+    said = {match[1] for line in lines if (match := _LOCK_COMPLAINT_PATTERN.match(line))}
+    is_whole = any("can only install packages when" in line for line in lines)  # it precedes the list
+    return is_whole and said == {"Missing"}
 
 
 def _local(root: Package, root_folder: Path) -> Iterator[Path]:
