@@ -10,6 +10,7 @@ from typing import Any
 from tests.engines.stations import wanted
 from tests.kubernetes.stub_cluster import StubCluster
 from windlass.base.addresses import Reach
+from windlass.engines.engine import Sink
 from windlass.engines.workload import Artifact, Workload
 from windlass.kubernetes.engine import KubernetesEngine
 from windlass.kubernetes.provider import make_engine
@@ -37,6 +38,7 @@ async def engine_on(
     folder: Path,
     told: Told | None = None,
     allowed: Sequence[str] = ("10.9.9.9/32",),
+    sink: Sink = lambda service, lines: None,
     **given: Any,
 ) -> AsyncIterator[KubernetesEngine]:
     told = told or Told()
@@ -47,7 +49,7 @@ async def engine_on(
         helper_image="box:1",
         **({"installation": "test"} | given),
     )
-    await engine.start(told.notices.append, lambda service, lines: None, told.miss)
+    await engine.start(told.notices.append, sink, told.miss)
     try:
         yield engine
     finally:

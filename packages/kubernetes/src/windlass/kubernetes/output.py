@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +30,10 @@ from windlass.kubernetes.documents import Pod
 from windlass.kubernetes.instances import app_status, has_ended, is_running
 
 MAX_LINE_BYTES: Final = 16 * 1024
+MAX_STREAMS: Final = 500
+"""Maximum number of Pods of a cluster whose output is followed. That of others is read every few seconds."""
+MAX_SHORT_READS: Final = 8
+_READ_SILENCE: Final = 30.0
 _FIRST_PAUSE, _MAX_PAUSE = 0.1, 5.0
 _RETRY_PAUSE: Final = 0.5
 _POSITION_BYTES: Final = 256
@@ -54,7 +58,6 @@ class OutputPositions:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._open: dict[str, int] = {}
 
     def load(self, uid: str) -> OutputPosition:
         with suppress(FileNotFoundError, msgspec.MsgspecError):
@@ -62,18 +65,16 @@ class OutputPositions:
         return OutputPosition()
 
     def save(self, uid: str, position: OutputPosition) -> None:
-        if uid not in self._open:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._open[uid] = os.open(self._file(uid), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        # A single write overwrites the whole position, so a killed process leaves no partial one.
-        os.pwrite(self._open[uid], msgspec.json.encode(position).ljust(_POSITION_BYTES), 0)
-
-    def let_go(self, uid: str) -> None:
-        if (opened := self._open.pop(uid, None)) is not None:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # The file is closed again: a cluster decides how many Pods there are.
+        opened = os.open(self._file(uid), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # A single write overwrites the whole position, so a killed process leaves no partial one.
+            os.pwrite(opened, msgspec.json.encode(position).ljust(_POSITION_BYTES), 0)
+        finally:
             os.close(opened)
 
     def forget(self, uid: str) -> None:
-        self.let_go(uid)
         self._file(uid).unlink(missing_ok=True)
 
     def forget_others(self, kept: set[str]) -> None:
@@ -86,6 +87,28 @@ class OutputPositions:
         if not _UID_PATTERN.fullmatch(uid):
             raise ValueError("the uid of a Pod would lead to a file elsewhere")
         return self._folder / uid
+
+
+class OutputStreams:
+    """Limits the connections for output to one cluster. Output that is not followed is read in turns."""
+
+    def __init__(self, most: int) -> None:
+        self._free = most
+        self._turns = asyncio.Semaphore(MAX_SHORT_READS)
+
+    @asynccontextmanager
+    async def opened(self, *, follow: bool) -> AsyncIterator[bool]:
+        """Waits for a connection. Yields whether the output is followed; otherwise, it is read to its present
+        end."""
+        if follow and self._free > 0:
+            self._free -= 1
+            try:
+                yield True
+            finally:
+                self._free += 1
+            return
+        async with self._turns:
+            yield False
 
 
 class OutputLock:
@@ -123,10 +146,11 @@ class PodFollower:
         find: FindPod,
         positions: OutputPositions,
         turn: OutputLock,
+        streams: OutputStreams,
         sink: Sink,
     ) -> None:
         self._api, self._find, self._sink = api, find, sink
-        self._positions, self._turn = positions, turn
+        self._positions, self._turn, self._streams = positions, turn, streams
         self._namespace, self._name, self._uid = pod.metadata.namespace, pod.metadata.name, pod.metadata.uid
         self._service, self._version = pod.label(names.SERVICE), pod.label(names.DEPLOYMENT)
         self._title = names.instance_name(
@@ -158,11 +182,10 @@ class PodFollower:
     async def stop(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        self._positions.let_go(self._uid)
 
-    @property
-    def is_over(self) -> bool:
-        return self._task.done()
+    def when_over(self, done: Callable[[], None]) -> None:
+        """Calls a function when the Pod is gone, or the follower was stopped."""
+        self._task.add_done_callback(lambda task: done())
 
     def _pod(self) -> Pod | None:
         found = self._find(self._namespace, self._name)
@@ -236,6 +259,10 @@ class PodFollower:
         self._positions.save(self._uid, self._position)
 
     async def _read(self, *, previous: bool, follow: bool) -> None:
+        async with self._streams.opened(follow=follow) as is_followed:
+            await self._read_stream(previous=previous, follow=is_followed)
+
+    async def _read_stream(self, *, previous: bool, follow: bool) -> None:
         position = self._position
         params = {"container": names.CONTAINER, "timestamps": "true"}
         params |= {"previous": "true"} if previous else {}
@@ -246,7 +273,8 @@ class PodFollower:
             skipped = position.count
         path = f"/api/v1/namespaces/{self._namespace}/pods/{self._name}/log"
         rest = b""
-        async with self._api.stream(path, params, silence=None) as pieces:
+        silence = None if follow else _READ_SILENCE
+        async with self._api.stream(path, params, silence=silence) as pieces:
             async for piece in pieces:
                 *whole, rest = (rest + piece).split(b"\n")
                 while len(rest) > 4 * MAX_LINE_BYTES:  # a line without an end
