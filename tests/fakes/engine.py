@@ -128,6 +128,8 @@ class FakeEngine(RolloutEngine):
         """What the instances of a service wait for before they end."""
         self.gate: asyncio.Event | None = None
         """If set, starting waits for it."""
+        self.credentials: set[tuple[str, str]] = set()
+        """Environment and run of each credential for a cluster that is valid."""
         self._notice: Notice = lambda service: None
         self.answers_at = 0
         """The port of this machine at which all instances answer; 0: made up, and none does."""
@@ -136,16 +138,21 @@ class FakeEngine(RolloutEngine):
         """Tells that it was away, and that notices may have been missed."""
 
     async def namespace_credential(
-        self, environment: str, org: str, *, seconds: float, has_whole_cluster: bool
+        self, environment: str, org: str, *, run: str, seconds: float, has_whole_cluster: bool
     ) -> NamespaceCredential:
         """It stands for a Kubernetes cluster, too."""
         self._answer()
+        self.credentials.add((environment, run))
         return NamespaceCredential(
             server="https://127.0.0.1:1",
             ca_certificate="",
             token=f"{org} {seconds:g} {has_whole_cluster}",
             namespace=f"wl-{environment}",
         )
+
+    async def revoke_credential(self, environment: str, run: str) -> None:
+        self._answer()
+        self.credentials.discard((environment, run))
 
     async def shared_network(self) -> str:
         return self.shares

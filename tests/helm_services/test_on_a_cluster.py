@@ -116,7 +116,7 @@ class Access:
         self.namespaces: set[str] = set()
 
     async def credential(
-        self, environment: str, org: str, *, seconds: float, has_whole_cluster: bool
+        self, environment: str, org: str, *, run: str, seconds: float, has_whole_cluster: bool
     ) -> NamespaceCredential:
         return await in_thread(self._make, f"wl-{environment}", round(seconds))
 
@@ -157,7 +157,11 @@ def access(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Access
     ) -> NamespaceCredential:
         return await made.credential(environment, org, **options)
 
+    async def revoke(engine: ProcessEngine, environment: str, run: str) -> None:
+        """Leaves the account of the namespace to the end of the test."""
+
     monkeypatch.setattr(ProcessEngine, "namespace_credential", credential, raising=False)
+    monkeypatch.setattr(ProcessEngine, "revoke_credential", revoke, raising=False)
     monkeypatch.setenv("PATH", f"{HELM.parent}:{os.environ['PATH']}")
     yield made
     for namespace in made.namespaces:

@@ -72,5 +72,35 @@ async def test_a_credential_is_refused_after_the_run(world: World, run: list[Wor
     assert answer.status == 401
 
 
+async def test_the_credential_for_the_cluster_ends_with_the_run(world: World, run: list[Workload]):
+    east = await cluster(world, "east")
+    service = await release_of(world, await world.environment(cluster_id=east))
+    during: list[int] = []
+
+    async def ask(workload: Workload) -> int:
+        token = workload.variables["WINDLASS_HELM_TOKEN"]
+        path = json.loads(workload.variables["WINDLASS_HELM"])["urls"][0].partition(":8080")[2]
+        await world.get(f"{path}/credential", headers={"authorization": _basic(token)})
+        during.append(len(engine_of(world, east).credentials))
+        return 0
+
+    world.engine.work = ask
+    assert await deployed(world, service) == ("SUCCEEDED", "")
+    assert during == [1]
+    assert not engine_of(world, east).credentials
+
+
+async def test_a_run_whose_credential_cannot_be_ended_succeeds(world: World, run: list[Workload]):
+    east = await cluster(world, "east")
+    service = await release_of(world, await world.environment(cluster_id=east))
+
+    async def lose(workload: Workload) -> int:
+        engine_of(world, east).away = True
+        return 0
+
+    world.engine.work = lose
+    assert await deployed(world, service) == ("SUCCEEDED", "")
+
+
 def _basic(token: str) -> str:
     return "Basic " + base64.b64encode(f"run:{token}".encode()).decode()

@@ -32,6 +32,11 @@ COLLECTIONS = {
     "events",
     "serviceaccounts",
 }
+POD_RESOURCE = {"resource": "pods", "scope": "Namespaced"}
+GROUPS: Document = {
+    "/api": [{"metadata": {"name": ""}, "versions": [{"resources": [POD_RESOURCE]}]}],
+    "/apis": [{"metadata": {"name": "apps"}, "versions": []}],
+}
 END_OF_LIST = {"k8s.io/initial-events-end": "true"}
 
 
@@ -219,6 +224,8 @@ class StubCluster:
             return answer
         if request.path in ("/readyz", "/version"):
             return web.json_response({"gitVersion": "v1.36.3", "major": "1", "minor": "36"})
+        if request.path in ("/api", "/apis"):
+            return web.json_response({"items": GROUPS[request.path]})
         kind, namespace, name = _parse(request.path)
         if kind == "selfsubjectaccessreviews":
             asked = (await request.json())["spec"]["resourceAttributes"]["resource"]

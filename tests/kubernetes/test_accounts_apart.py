@@ -31,13 +31,13 @@ async def test_no_namespace_of_an_environment_has_an_account_of_the_whole_cluste
     api = ClusterApi(cluster.access, Reach(loopback=True))
     accounts = NamespaceAccounts(api, ClusterOptions(installation="i", helper_image="none"))
     try:
-        given = await accounts.credential("one", "acme", seconds=60, has_whole_cluster=True)
+        given = await accounts.credential("one", "acme", run="r", seconds=60, has_whole_cluster=True)
     finally:
         await api.close()
     assert given.namespace == names.namespace("i", "one")
-    made = [path for method, path in cluster.requests if method == "POST"]
+    made = [path for method, path in cluster.requests if method == "POST" and "accounts" in path]
     assert not any(given.namespace in path for path in made)
     home = names.account_namespace("i")
-    assert made[-1] == f"/api/v1/namespaces/{home}/serviceaccounts/windlass-cluster-runs/token"
+    assert made[-1] == f"/api/v1/namespaces/{home}/serviceaccounts/{names.run_account('r')}/token"
     (binding,) = cluster.all("clusterrolebindings")
     assert [subject["namespace"] for subject in binding["subjects"]] == [home]

@@ -102,9 +102,18 @@ def test_a_run_is_a_pod_that_is_never_started_again():
 
 
 def test_pods_of_other_environments_are_kept_out():
-    rules = manifests.network_policy(OPTIONS, "e")["spec"]["ingress"]
-    assert rules[0] == {"from": [{"podSelector": {}}]}
-    assert "DoesNotExist" in str(rules[1])
+    (rule,) = manifests.network_policy(OPTIONS, "e")["spec"]["ingress"]
+    assert rule == {"from": [{"podSelector": {}}]}
+
+
+def test_allowed_namespaces_are_chosen_by_their_name_and_networks_by_their_range():
+    options = structs.replace(OPTIONS, allowed_sources=("gateway", "10.0.0.0/24"))
+    (rule,) = manifests.network_policy(options, "e")["spec"]["ingress"]
+    named = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["gateway"]}
+    assert rule["from"][1:] == [
+        {"namespaceSelector": {"matchExpressions": [named]}},
+        {"ipBlock": {"cidr": "10.0.0.0/24"}},
+    ]
 
 
 def test_a_login_is_written_for_its_registry():

@@ -71,7 +71,7 @@ from windlass.helm.run_programs import (
     obstacle_at,
     program_at,
 )
-from windlass.helm.run_requests import RUN_WORD, HelmRunApi, run_credential
+from windlass.helm.run_requests import RUN_WORD, HelmRunApi, end_credential, run_credential
 from windlass.launch.helm import FILES_FOLDER, PAUSE, REMOVE, RUN_VARIABLE, SHOW, TOKEN, UPGRADE
 from windlass.store import DeploymentRow, Reads, Row, Tx
 
@@ -299,6 +299,9 @@ class HelmKind(ServiceKind[Helm]):
         if not chart:
             return {"commit": details.commit} if details.commit else {}
         return {"image_name": chart.chart_name, "tag": details.image_tag or chart.chart_version}
+
+    async def run_ended(self, ctx: Context, service: Row, deployment: DeploymentRow) -> None:
+        await end_credential(ctx, service, deployment)
 
     async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
         lines = await asyncio.to_thread(

@@ -18,6 +18,7 @@ from windlass.base import ids
 from windlass.base.bounded import OutOfBounds
 from windlass.base.errors import Conflict, Invalid, NotAllowed, Unauthorized, Unavailable
 from windlass.base.foreign_json import BadJson, read_json
+from windlass.base.log import log
 from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.control.kinds.run_api import RunAnswer, RunMessage
@@ -31,12 +32,13 @@ from windlass.helm.families.helm import Helm
 from windlass.helm.manifests import ManifestDifference, compare
 from windlass.helm.plans import ReleasePlan, put_plan
 from windlass.helm.run_programs import NO_CLUSTER
-from windlass.store import DeploymentRow, Tx
+from windlass.store import DeploymentRow, Row, Tx
 
 RUN_WORD: Final = "helm-run"
 CREDENTIAL_MARGIN_SECONDS: Final = 600.0
 """Seconds for which the credential of a run is valid after the time limit of the run, so that it can end."""
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+_log = log("helm")
 _HOLDER: Final = b"helm run"
 _BASIC_SCHEME: Final = b"basic "
 
@@ -115,6 +117,7 @@ async def _give_credential(ctx: Context, run: DeploymentRow) -> bytes:
         credential = await place.engine.namespace_credential(
             service.parent,
             service.org,
+            run=run.id,
             seconds=(spec.timeout_sec or ctx.settings.run_seconds) + CREDENTIAL_MARGIN_SECONDS,
             has_whole_cluster=spec.allow_cluster_wide_resources,
         )
@@ -123,6 +126,19 @@ async def _give_credential(ctx: Context, run: DeploymentRow) -> bytes:
     except EngineError as error:
         raise Conflict(str(error)) from error
     return msgspec.json.encode(credential)
+
+
+async def end_credential(ctx: Context, service: Row, run: DeploymentRow) -> None:
+    """Ends the credential of a run for the cluster. One that cannot be ended now ends by itself."""
+    place = await ctx.places.of_environment(ctx.store.reads, service.parent)
+    if not isinstance(place.engine, NamespaceAccess):
+        return
+    try:
+        await place.engine.revoke_credential(service.parent, run.id)
+    except EngineError as error:
+        _log.warning(
+            "the credential of a run ends only by itself", extra={"deployment": run.id, "why": str(error)}
+        )
 
 
 async def _take_plan(ctx: Context, run: DeploymentRow, body: bytes) -> None:

@@ -60,6 +60,12 @@ def pod_account(folder: Path = ACCOUNT_FOLDER) -> ClusterAccess | None:
     return ClusterAccess(server=_IN_CLUSTER_SERVER, authority=authority.read_text(), token_file=str(token))
 
 
+def pod_namespace(folder: Path = ACCOUNT_FOLDER) -> str:
+    """Returns the namespace of the Pod in which this server runs; empty if it runs in none."""
+    file = folder / "namespace"
+    return file.read_text().strip() if file.is_file() else ""
+
+
 def read_kubeconfig(text: str) -> ClusterAccess:
     """Returns the access of the current context. Raises BadAccess."""
     document = _parse(text)

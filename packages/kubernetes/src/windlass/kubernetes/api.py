@@ -124,8 +124,11 @@ class ClusterApi:
                 break
             await asyncio.sleep(_CLOSE_PAUSE)
 
-    async def get(self, path: str, type: type[T], params: Mapping[str, str] = _NO_PARAMS) -> T:
-        return decode(await self.raw("GET", path, params=params), type)
+    async def get(
+        self, path: str, type: type[T], params: Mapping[str, str] = _NO_PARAMS, accept: str = ""
+    ) -> T:
+        """`accept`: the form of the answer, for a path that has several."""
+        return decode(await self.raw("GET", path, params=params, accept=accept), type)
 
     async def find(self, path: str, type: type[T]) -> T | None:
         """Returns an object; None if it does not exist."""
@@ -165,6 +168,7 @@ class ClusterApi:
         params: Mapping[str, str] = _NO_PARAMS,
         body: object = None,
         content_type: str = "application/json",
+        accept: str = "",
         limit: int = MAX_ANSWER_BYTES,
         timeout: float = REQUEST_TIMEOUT,
     ) -> bytes:
@@ -175,7 +179,9 @@ class ClusterApi:
             async with self._turns:
                 with self._translated():
                     async with asyncio.timeout(timeout):
-                        async with self._request(method, path, params, data, content_type, timeout) as answer:
+                        async with self._request(
+                            method, path, params, data, content_type, timeout, accept
+                        ) as answer:
                             if answer.status != 429 or attempt == _MAX_WAITS:
                                 return await self._whole(answer, limit)
                             pause = _retry_after(answer)
@@ -274,10 +280,12 @@ class ClusterApi:
         data: bytes | None,
         content_type: str,
         silence: float | None,
+        accept: str = "",
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         import aiohttp  # noqa: PLC0415 (as above)
 
         headers = {**self._headers(), **({"Content-Type": content_type} if data is not None else {})}
+        headers |= {"Accept": accept} if accept else {}
         answer = await self._open_session().request(
             method,
             self._access.server + path,

@@ -200,11 +200,14 @@ class KubernetesEngine:
         return {}
 
     async def namespace_credential(
-        self, environment: str, org: str, *, seconds: float, has_whole_cluster: bool
+        self, environment: str, org: str, *, run: str, seconds: float, has_whole_cluster: bool
     ) -> NamespaceCredential:
         return await self._accounts.credential(
-            environment, org, seconds=seconds, has_whole_cluster=has_whole_cluster
+            environment, org, run=run, seconds=seconds, has_whole_cluster=has_whole_cluster
         )
+
+    async def revoke_credential(self, environment: str, run: str) -> None:
+        await self._accounts.revoke(environment, run)
 
     # Images
 
@@ -525,6 +528,7 @@ class KubernetesEngine:
             await self.discard(service)
         with self._translated():
             await self._leftovers.sweep()
+            await self._accounts.sweep()
 
     async def set_aside(self, service: str, destination: Path) -> None:
         """Stops a service. Its volumes stay in the cluster."""

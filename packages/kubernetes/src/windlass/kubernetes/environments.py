@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, TypeVar
 
-from windlass.engines.engine import EngineError, VolumeLost
+from windlass.engines.engine import VolumeLost
 from windlass.engines.registries import RegistryLogin, parse_ref
 from windlass.engines.workload import Workload
 from windlass.kubernetes import manifests, names, paths
@@ -16,6 +16,8 @@ from windlass.kubernetes.api import ClusterApi, ClusterRefusal
 from windlass.kubernetes.cache import ClusterCache
 from windlass.kubernetes.documents import KubeObject, VolumeClaim
 from windlass.kubernetes.manifests import ClusterOptions, Manifest
+from windlass.kubernetes.namespaces import Namespaces
+from windlass.kubernetes.own_objects import OwnObjects
 
 T = TypeVar("T")
 _ACCOUNT_CHECKS, _ACCOUNT_PAUSE = 100, 0.05
@@ -26,6 +28,7 @@ _DOCKER_HUB_AUTH: Final = "https://index.docker.io/v1/"
 class NamespaceObjects:
     def __init__(self, api: ClusterApi, cache: ClusterCache, options: ClusterOptions) -> None:
         self._api, self._cache, self._options = api, cache, options
+        self._namespaces, self._objects = Namespaces(api, options), OwnObjects(api, options.installation)
         self._ready: set[str] = set()
         """Namespaces that were seen complete."""
         self._logins: dict[str, tuple[str, RegistryLogin]] = {}
@@ -67,17 +70,10 @@ class NamespaceObjects:
         self._written = {key: digest for key, digest in self._written.items() if key[0] != namespace}
 
     async def _namespace(self, workload: Workload) -> str:
-        wanted = manifests.namespace(self._options, workload.environment, workload.org)
-        name: str = wanted["metadata"]["name"]
+        name = names.namespace(self._options.installation, workload.environment)
         if name in self._ready:
             return name
-        made = await self._create(paths.NAMESPACES, wanted, KubeObject)
-        if made is None:
-            found = await self._api.get(f"{paths.NAMESPACES}/{name}", KubeObject)
-            self._refuse_foreign(found, f"the namespace {name}")
-        await self._create(
-            paths.policies(name), manifests.network_policy(self._options, workload.environment), KubeObject
-        )
+        await self._namespaces.add(workload.environment, workload.org)
         # Until its account is there, a new namespace refuses Pods.
         for _ in range(_ACCOUNT_CHECKS):
             if await self._api.find(paths.accounts(name, "default"), KubeObject):
@@ -106,7 +102,7 @@ class NamespaceObjects:
             return
         if await self._create(path, wanted, KubeObject) is None:
             found = await self._api.get(f"{path}/{metadata['name']}", KubeObject)
-            self._refuse_foreign(found, f"the {wanted['kind']} {metadata['name']}")
+            self._objects.refuse_foreign(found, f"the {wanted['kind']} {metadata['name']}")
             if found.label(names.SERVICE) != metadata["labels"][names.SERVICE]:
                 return  # the alias of another service, which came first
             kept = metadata.get("annotations", {}).get(names.DIGEST)
@@ -121,16 +117,8 @@ class NamespaceObjects:
     async def _create(self, path: str, wanted: Manifest, type: type[T]) -> T | None:
         """Creates an object; returns None if one of this name exists."""
         try:
-            return await self._api.create(path, wanted, type)
+            return await self._objects.create(path, wanted, type)
         except ClusterRefusal as refused:
-            if refused.is_conflict and refused.reason == "AlreadyExists":
-                return None
             if refused.is_absent:
                 self._ready.discard(wanted["metadata"].get("namespace", ""))
             raise
-
-    def _refuse_foreign(self, found: KubeObject, what: str) -> None:
-        if found.label(names.INSTALLATION) != names.installation_label(self._options.installation):
-            raise EngineError(
-                f"Rename or remove {what} of the cluster: it is not of this Windlass, and stays as it is"
-            )

@@ -34,6 +34,8 @@ CAPABILITIES: Final = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "NET_BIND_SERV
 INIT_PROGRAMS: Final = frozenset(
     {"init", "tini", "dumb-init", "docker-init", "catatonit", "s6-svscan", "systemd"}
 )
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""Label of a namespace with its name, which the API server sets and keeps."""
 DEFAULT_VOLUME_GIB: Final = 1
 CPU_SHARE: Final = 10
 """The CPU request is the limit divided by this number. The memory request equals the limit."""
@@ -69,6 +71,9 @@ class ClusterOptions(Struct, frozen=True, kw_only=True):
     installation: str
     helper_image: str
     storage_class: str = ""
+    allowed_sources: tuple[str, ...] = ()
+    """Namespaces and networks outside of an environment whose connections its services accept: those of the
+    gateway, of Ingress controllers and of monitoring."""
 
 
 def variables(workload: Workload) -> Mapping[str, str]:
@@ -105,8 +110,17 @@ def namespace(options: ClusterOptions, environment: str, org: str) -> Manifest:
 
 
 def network_policy(options: ClusterOptions, environment: str) -> Manifest:
-    """Returns the policy that lets services of an environment reach each other, and keeps those of other
-    environments out. The gateway comes from outside of the namespaces of environments."""
+    """Returns the policy that lets services of an environment reach each other, and keeps all others out
+    except the gateway and those whom the operator allows. Namespaces are named: a label of theirs could be
+    changed."""
+    peers: list[Manifest] = [{"podSelector": {}}]
+    networks = [source for source in options.allowed_sources if "/" in source]
+    namespaces = [source for source in options.allowed_sources if "/" not in source]
+    if namespaces:
+        chosen = {"key": NAMESPACE_NAME, "operator": "In", "values": namespaces}
+        peers.append({"namespaceSelector": {"matchExpressions": [chosen]}})
+    peers += [{"ipBlock": {"cidr": network}} for network in networks]
+    spec = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": peers}]}
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -114,23 +128,9 @@ def network_policy(options: ClusterOptions, environment: str) -> Manifest:
             "name": "windlass-environment",
             "namespace": names.namespace(options.installation, environment),
             "labels": {names.INSTALLATION: names.installation_label(options.installation)},
+            "annotations": {names.DIGEST: digest(spec)},
         },
-        "spec": {
-            "podSelector": {},
-            "policyTypes": ["Ingress"],
-            "ingress": [
-                {"from": [{"podSelector": {}}]},
-                {
-                    "from": [
-                        {
-                            "namespaceSelector": {
-                                "matchExpressions": [{"key": names.ENVIRONMENT, "operator": "DoesNotExist"}]
-                            }
-                        }
-                    ]
-                },
-            ],
-        },
+        "spec": spec,
     }
 
 

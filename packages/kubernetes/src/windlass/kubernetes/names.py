@@ -42,6 +42,10 @@ WATCHED: Final = "windlass.dev/watched"
 """Annotation of Pods whose readiness probe is repeated after the start."""
 RESULT_FINALIZER: Final = "windlass.dev/result"
 """Finalizer that keeps a run and its outcome in the cluster until they are no longer needed."""
+RUN: Final = "windlass.dev/run"
+"""Label of the objects that give rights to one run."""
+EXPIRES: Final = "windlass.dev/expires"
+"""Annotation of such an object: the second since 1970 in which its token ends by itself."""
 CONTAINER: Final = "app"
 OUTPUT_CONTAINER: Final = "output"
 
@@ -67,6 +71,15 @@ def account_namespace(installation: str) -> str:
     """Returns the namespace of the account that may change the whole cluster. That of no environment has
     this name."""
     return f"wl-{_digest(installation)}-accounts"
+
+
+def run_label(run: str) -> str:
+    return _digest(run, 16)
+
+
+def run_account(run: str) -> str:
+    """Returns the name of the objects that give rights to one run."""
+    return f"windlass-run-{run_label(run)}"
 
 
 def host_name(name: str, longest: int = _MAX_LABEL_LENGTH) -> str:

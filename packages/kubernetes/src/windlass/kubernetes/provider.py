@@ -5,7 +5,9 @@ Modules for an open engine are imported only when an engine is opened.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -24,7 +26,13 @@ from windlass.engines.provider import (
     StartReport,
 )
 from windlass.engines.servers import NoServers
-from windlass.kubernetes.access import BadAccess, ClusterAccess, pod_account, read_kubeconfig
+from windlass.kubernetes.access import (
+    BadAccess,
+    ClusterAccess,
+    pod_account,
+    pod_namespace,
+    read_kubeconfig,
+)
 from windlass.kubernetes.settings import OwnKubernetesSettings
 
 if TYPE_CHECKING:
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "kubernetes"
 _ANYWHERE: Final = ("0.0.0.0/0", "::/0")
+_NAMESPACE_PATTERN: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _NO_ACCESS: Final = (
     "kubernetes_config: name a kubeconfig file, or run Windlass in a Pod of the cluster with a service "
     "account"
@@ -46,6 +55,7 @@ def make_engine(
     installation: str,
     helper_image: str,
     storage_class: str = "",
+    allowed_sources: Sequence[str] = (),
     name: str = "",
     expected_id: str = "",
 ) -> KubernetesEngine:
@@ -55,7 +65,10 @@ def make_engine(
     from windlass.kubernetes.manifests import ClusterOptions  # noqa: PLC0415 (see above)
 
     options = ClusterOptions(
-        installation=installation, helper_image=helper_image, storage_class=storage_class
+        installation=installation,
+        helper_image=helper_image,
+        storage_class=storage_class,
+        allowed_sources=tuple(allowed_sources),
     )
     return KubernetesEngine(
         ClusterApi(access, allowed_addresses, name),
@@ -90,6 +103,7 @@ class KubernetesProvider:
             installation=server.installation,
             helper_image=settings.kubernetes_helper_image,
             storage_class=settings.kubernetes_storage_class,
+            allowed_sources=sources_of(settings),
         )
         return OpenedEngine(engine=engine, builder=NoBuilder(), servers=NoServers())
 
@@ -146,6 +160,7 @@ class KubernetesProvider:
             installation=server.installation,
             helper_image=settings.kubernetes_helper_image,
             storage_class=settings.kubernetes_storage_class,
+            allowed_sources=sources_of(settings),
             name=remote.name,
             expected_id=remote.engine_id,
         )
@@ -192,3 +207,23 @@ def access_of(settings: OwnKubernetesSettings) -> ClusterAccess:
         raise BadSetting(f"kubernetes_config: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"kubernetes_config: the file cannot be read: {error}") from error
+
+
+def sources_of(settings: OwnKubernetesSettings) -> Sequence[str]:
+    """Returns the namespaces and networks from which connections are accepted: that of the Pod in which this
+    server and its gateway run, if they run in one, and those of the setting. Raises BadSetting."""
+    for source in settings.kubernetes_allow_from:
+        if not (_is_network(source) if "/" in source else _NAMESPACE_PATTERN.fullmatch(source)):
+            raise BadSetting(
+                f"kubernetes_allow_from: {source!r} is neither a namespace, such as ingress-nginx, nor a "
+                "network, such as 10.0.0.5/32"
+            )
+    return tuple(dict.fromkeys(filter(None, (pod_namespace(), *settings.kubernetes_allow_from))))
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True

@@ -32,3 +32,12 @@ class OwnKubernetesSettings(Struct, frozen=True, kw_only=True):
             after_setting="kubernetes_helper_image",
         ),
     ] = ""
+    kubernetes_allow_from: Annotated[
+        tuple[str, ...],
+        says(
+            "Namespaces and networks outside of an environment from which its services on Kubernetes accept "
+            "connections, such as that of an Ingress controller; the namespace in which Windlass runs is "
+            "always one of them",
+            after_setting="kubernetes_storage_class",
+        ),
+    ] = ()

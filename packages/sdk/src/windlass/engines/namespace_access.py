@@ -20,7 +20,8 @@ class NamespaceCredential(Struct, frozen=True, kw_only=True):
     ca_certificate: str
     """The certificates, as PEM, that the API server is checked against."""
     token: str
-    """The token of the account. It ends by itself soon after the run."""
+    """The token of the account. `revoke_credential` ends it; otherwise, it ends by itself soon after the
+    run."""
     namespace: str
     """The namespace of the environment, which exists."""
 
@@ -33,12 +34,17 @@ class NamespaceAccess(Protocol):
     """An engine that runs each environment in a namespace of its own."""
 
     async def namespace_credential(
-        self, environment: str, org: str, *, seconds: float, has_whole_cluster: bool
+        self, environment: str, org: str, *, run: str, seconds: float, has_whole_cluster: bool
     ) -> NamespaceCredential:
-        """Returns a new credential for one run that takes up to `seconds`, for an account that may do
-        everything in the namespace of the environment, and nothing elsewhere. Makes the namespace and the
-        account if they are missing.
+        """Returns a new credential for the run `run`, which takes up to `seconds`, for an account that may do
+        everything in the namespace of the environment, and nothing elsewhere. It may not change the namespace
+        itself. Makes the namespace and the account if they are missing.
 
         `has_whole_cluster`: the account may also change objects outside of the namespace. Raises EngineError
         if the engine may not give such rights, and EngineUnavailable if the API server does not answer."""
+        ...
+
+    async def revoke_credential(self, environment: str, run: str) -> None:
+        """Ends the credentials of a run. Succeeds if there are none. Raises EngineError, and
+        EngineUnavailable if the API server does not answer."""
         ...

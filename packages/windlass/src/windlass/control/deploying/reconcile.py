@@ -34,7 +34,14 @@ from windlass.control.records.deployments import (
 from windlass.control.request.deleting import request_discard
 from windlass.core.deploy.plan import OpenDeployment, Step, plan
 from windlass.core.deploy.progress import DEPLOYMENT_EVENTS
-from windlass.core.deploy.states import STATES_OF_ACTIONS, Do, Progress, Sleep, State
+from windlass.core.deploy.states import (
+    OPEN_STATES_OF_DEPLOYMENTS,
+    STATES_OF_ACTIONS,
+    Do,
+    Progress,
+    Sleep,
+    State,
+)
 from windlass.engines.engine import EngineUnavailable
 from windlass.store import Claim, DeploymentRow, Row, StatusRow, Tx, is_for_builds
 
@@ -59,8 +66,17 @@ async def reconcile(ctx: Context, claim: Claim) -> None:
             if task.deployment:
                 await ledger.note_waiting(str(error))
             raise
+        if task.deployment is not None and ctx.kinds[task.service.family].run_api is not None:
+            await _note_run_end(ctx, task.service, task.deployment)
         if task.step in {Step.KEEP, Step.REST}:
             return
+
+
+async def _note_run_end(ctx: Context, service: Row, deployment: DeploymentRow) -> None:
+    """Tells the kind of a service that a deployment has ended, if it has."""
+    current = await ctx.store.reads.deployments.get(deployment.id)
+    if current is None or current.status not in OPEN_STATES_OF_DEPLOYMENTS:
+        await ctx.kinds[service.family].run_ended(ctx, service, deployment)
 
 
 async def _leave_to_owner(claim: Claim, tx: Tx) -> None:

@@ -231,6 +231,10 @@ class ServiceKind(Generic[S]):
         none."""
         return None
 
+    async def run_ended(self, ctx: Context, service: Row, deployment: DeploymentRow) -> None:
+        """Withdraws the rights of a deployment's run, after the end of the deployment. Not called if the
+        server is killed in that moment."""
+
     async def explain_failure(self, ctx: Context, service: Row, deployment: DeploymentRow) -> str:
         """Returns the remedy and the reason of a failed run; empty if its output contains them."""
         return ""
