@@ -51,7 +51,7 @@ class Postgres:
         try:
             yield self.url(name)
         finally:
-            # BuildInput and dropping a database costs a hundred times what emptying one does.
+            # Making and dropping a database costs a hundred times what emptying one does.
             if self._loop.run(self._emptied(name)):
                 self._free.append(name)
             else:

@@ -1,4 +1,6 @@
-"""Real Kubernetes: a control plane for each test process, and one cluster with a node for all of them."""
+"""Real Kubernetes: a control plane for each module, and one cluster with a node for all test processes.
+
+Both end with their module: their programs use the processor as long as they run, also without a test."""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from tests.kubernetes.control_plane import control_plane
 from tests.kubernetes.programs import require_control_plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def plane(tmp_path_factory):
     require_control_plane()
     with control_plane(tmp_path_factory.mktemp("control-plane")) as made:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster():
     with shared_cluster() as shared:
         yield shared
