@@ -169,7 +169,7 @@ async def aged(place: Place) -> AsyncIterator[Callable[..., Awaitable[int]]]:
                 clock.turn(DAY / 1000)
 
         async def let_go(days: int, most: int = 500) -> int:
-            return await store.write(lambda tx: tx.events.forget(tx.now - days * DAY, most))
+            return await store.write(lambda tx: tx.events.delete_older(tx.now - days * DAY, most))
 
         yield let_go
 
@@ -205,8 +205,8 @@ async def test_an_event_of_the_future_keeps_no_later_events(place: Place):
         for number in range(10):
             await store.write(adding(str(number)))
             clock.turn(DAY / 1000)
-        assert await store.write(lambda tx: tx.events.forget(tx.now - 20 * DAY, 500)) == 0
-        assert await store.write(lambda tx: tx.events.forget(tx.now - 4 * DAY, 500)) == 7
+        assert await store.write(lambda tx: tx.events.delete_older(tx.now - 20 * DAY, 500)) == 0
+        assert await store.write(lambda tx: tx.events.delete_older(tx.now - 4 * DAY, 500)) == 7
     assert (await verdict(place)).faults == []
 
 

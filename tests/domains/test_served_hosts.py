@@ -70,7 +70,7 @@ async def test_a_change_is_seen_a_second_later_and_without_its_nudge_after_a_min
     world.clock.turn(1)
     assert (await ask(world, SHOP)).status == 404
     ctx = world.installation.ctx
-    await ctx.store.write(lambda tx: tx.names.take(f"domain {SHOP}", app))
+    await ctx.store.write(lambda tx: tx.names.reserve(f"domain {SHOP}", app))
     world.clock.turn(58)
     assert (await ask(world, SHOP)).status == 404
     world.clock.turn(2)

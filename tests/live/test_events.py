@@ -51,7 +51,7 @@ async def ended(world: World, last: str | None = None, **options: Any) -> bytes:
 
 async def forget(world: World, before: int) -> None:
     """Lets the events from before go, as their age would."""
-    await world.installation.ctx.store.write(lambda tx: tx.events.forget(before, 1000))
+    await world.installation.ctx.store.write(lambda tx: tx.events.delete_older(before, 1000))
 
 
 async def test_an_event_stream_begins_with_new_events_in_the_form_of_the_list(world: World, address: str):

@@ -71,7 +71,7 @@ async def test_doctor_warns_of_a_place_owner_that_other_servers_cannot_reach(own
 async def test_doctor_shows_the_former_owner_of_a_place_that_was_taken_over(owned):
     store = owned.installation.ctx.store
     row = await store.reads.owners.get("local")
-    await store.write(lambda tx: tx.owners.take(row, "two", LEASE))
+    await store.write(lambda tx: tx.owners.take_over(row, "two", LEASE))
     assert await finding(owned) == ("warn", "belongs to the server two, and was taken from one")
 
 

@@ -93,7 +93,7 @@ async def forget_stages(world: World, environment: str) -> None:
             assert row is not None
             await tx.remove(row)
         for service in services:
-            await tx.deployment_stages.forget(service)
+            await tx.deployment_stages.delete_of(service)
 
     await world.installation.ctx.store.write(forget)
 

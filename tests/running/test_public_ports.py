@@ -226,7 +226,7 @@ async def test_the_last_free_public_port_is_found_in_at_most_2_tries(monkeypatch
 
         async def hold(tx: Tx) -> None:
             for held in {*range(30000, 30500)} - {30250}:
-                await tx.names.take(f"{PORT_PREFIX}{held}", "00000000-aaaa-4aaa-8aaa-000000000001")
+                await tx.names.reserve(f"{PORT_PREFIX}{held}", "00000000-aaaa-4aaa-8aaa-000000000001")
 
         await store.write(hold)
         take = NameChanges.take

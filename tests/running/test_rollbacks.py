@@ -251,7 +251,7 @@ async def test_a_rollback_without_a_version_goes_back_to_other_settings_of_the_s
 
 
 async def test_a_deployment_without_kept_inputs_goes_back_with_the_present_settings(world: World, app: str):
-    await world.installation.ctx.store.write(lambda tx: tx.deployment_inputs.forget(app))
+    await world.installation.ctx.store.write(lambda tx: tx.deployment_inputs.delete_of(app))
     answer = await world.get(f"/application/{app}/rollbackDifference?deployment_id=v1")
     assert (answer["settings_known"], answer["changes"]) == (False, [])
     assert (await roll_back(world, app)).status == 202

@@ -62,7 +62,7 @@ async def pieces_taken_over(url: str, clock: Callable[[int], Clock]) -> int:
 async def keys_in_the_way(url: str, clock: Callable[[int], Clock]) -> int:
     """Returns the number of servers with sealing keys that a server with a fast clock sees running."""
     async with opened(url, clock(0)) as store, opened(url, clock(HOUR)) as fast:
-        await store.write(lambda tx: tx.key_holders.hold("a", "a", ["key"], MINUTE))
+        await store.write(lambda tx: tx.key_holders.renew_lease("a", "a", ["key"], MINUTE))
         return len(await fast.write(lambda tx: tx.key_holders.live(tx.now)))
 
 

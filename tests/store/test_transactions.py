@@ -197,7 +197,7 @@ async def everything_there_is(tx: Tx) -> Row:
     await tx.links.set(row.id, "field", ORG)
     await tx.statuses.add(row.id, ORG, "READY")
     await tx.deployments.add(DeploymentRow(row.id, ORG, row.id, 1, "QUEUED", tx.now, tx.now, b"{}"))
-    assert await tx.names.take("all", row.id)
+    assert await tx.names.reserve("all", row.id)
     await tx.work.schedule("reconcile", row.id)
     await tx.tokens.add("digest", row.id)
     await tx.identities.add("issuer", "subject", ORG, row.id)

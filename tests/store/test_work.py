@@ -35,7 +35,7 @@ async def test_a_lease_can_be_prolonged_by_its_holder(store: Store, clock: HandC
     await ask(store)
     first = await one(store)
     clock.ms += LEASE_TIME - 1
-    assert await store.write(lambda tx: tx.work.hold(first, LEASE_TIME))
+    assert await store.write(lambda tx: tx.work.renew_lease(first, LEASE_TIME))
     clock.ms += LEASE_TIME - 1
     assert await claim(store) == []
 
@@ -120,7 +120,7 @@ async def everything_that_a_holder_may_do(store: Store, claimed: Claim) -> bool:
     """True if any of it had an effect."""
     effects = [
         await held(store, claimed),
-        await store.write(lambda tx: tx.work.hold(claimed, 100 * LEASE_TIME)),
+        await store.write(lambda tx: tx.work.renew_lease(claimed, 100 * LEASE_TIME)),
     ]
     await store.write(lambda tx: tx.work.reschedule(claimed, tx.now))
     await finish(store, claimed)

@@ -157,7 +157,7 @@ async def note_attributes(ctx: Context, tx: Tx, service: str, attributes: Docume
     if version is not None:
         owner = RESOURCES.owner(org=version.org, service=version.service, id=version.id)
         sealed = ctx.encryption.encrypt(msgspec.json.encode(attributes), *owner)
-        await tx.terraform.note_shown(version.id, sealed)
+        await tx.terraform.record_shown(version.id, sealed)
 
 
 async def attributes_of(ctx: Context, reads: Reads, version: StateVersion) -> dict[str, Document]:

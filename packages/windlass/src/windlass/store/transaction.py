@@ -279,9 +279,9 @@ class Tx(Reads):
         """Removes a resource and its descendants from all tables. Returns the ids of the removed services."""
         below = await self.foresee_removal(row)
         await self.lists.remove(row.parent, row.family, row.pos)
-        return [id for id in (row.id, *below) if await self._forget(id)]
+        return [id for id in (row.id, *below) if await self._delete_of(id)]
 
-    async def _forget(self, id: str) -> bool:
+    async def _delete_of(self, id: str) -> bool:
         for table in (
             self.resources, self.lists, self.links, self.deployments, self.work, self.deletions,
             self.identities, self.volumes, self.names, self.tokens, self.branch_heads, self.terraform,
@@ -289,7 +289,7 @@ class Tx(Reads):
             self.deployment_stages, self.deployment_inputs, self.registry_webhooks, self.image_pushes,
             self.plans, self.service_uses,
         ):  # fmt: skip
-            await table.forget(id)
+            await table.delete_of(id)
         cluster = await self.statuses.remove(id)
         if cluster is not None:
             await self.deletions.record(id, cluster)

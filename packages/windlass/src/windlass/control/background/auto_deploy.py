@@ -127,7 +127,7 @@ async def _end(tx: Tx, claim: Claim) -> None:
     """Removes the work item and the last seen commit. If automatic deployments are enabled again, the last
     deployed commit is the last seen one."""
     service = service_of_work(claim.id)
-    await tx.branch_heads.forget(service)
+    await tx.branch_heads.delete_of(service)
     await tx.git_pushes.settle(await tx.git_pushes.pending(service), PushResult.AUTO_DEPLOY_OFF)
     await tx.work.done(claim)
 
@@ -166,7 +166,7 @@ async def _deploy_if_new(ctx: Context, branch_check: BranchLook, source: GitSour
         step = await _choose_step(tx, service.id, seen, head) if seen and is_watched else CommitStep.NOTE
         if step is CommitStep.WAIT:
             return ""
-        await tx.branch_heads.note(service.id, head)
+        await tx.branch_heads.record(service.id, head)
         await branch_check.record(tx, PushResult.NO_WATCHED_PATH if not is_watched else _RESULTS[step])
         if step is CommitStep.DEPLOY:
             kind = ctx.kinds[service.family]

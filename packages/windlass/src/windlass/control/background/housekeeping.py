@@ -52,15 +52,15 @@ async def sweep(ctx: Context, claim: Claim) -> None:
 
     async def change(tx: Tx) -> None:
         if expires:
-            await tx.deliveries.sweep(tx.now - DELIVERY_RETENTION)
-        await tx.idempotency.sweep(tx.now - DAY)
-        await tx.budgets.sweep(tx.now - 2 * HOUR)
-        await tx.receivers.sweep()
-        await tx.git_webhooks.sweep()
-        await tx.git_pushes.sweep()
-        await tx.image_pushes.sweep()
-        await tx.browser_sessions.sweep()
-        await tx.people.sweep(OWN_ISSUER, tx.now - DAY)
+            await tx.deliveries.delete_expired(tx.now - DELIVERY_RETENTION)
+        await tx.idempotency.delete_expired(tx.now - DAY)
+        await tx.budgets.delete_expired(tx.now - 2 * HOUR)
+        await tx.receivers.delete_orphans()
+        await tx.git_webhooks.delete_orphans()
+        await tx.git_pushes.delete_orphans()
+        await tx.image_pushes.delete_orphans()
+        await tx.browser_sessions.delete_expired()
+        await tx.people.delete_expired(OWN_ISSUER, tx.now - DAY)
         await tx.work.reschedule(claim, tx.now + HOUR)
 
     await ctx.store.write(change)
@@ -73,8 +73,8 @@ async def forget_events(ctx: Context) -> None:
         return
 
     async def change(tx: Tx) -> int:
-        await tx.tokens.sweep_revoked(tx.now - days * DAY)
-        return await tx.events.forget(tx.now - days * DAY, EVENTS_AT_ONCE)
+        await tx.tokens.delete_revoked(tx.now - days * DAY)
+        return await tx.events.delete_older(tx.now - days * DAY, EVENTS_AT_ONCE)
 
     while await ctx.store.write(change) == EVENTS_AT_ONCE:
         pass
@@ -155,7 +155,7 @@ async def _discard_at(ctx: Context, place: Place, service: str) -> None:
     await ctx.sites.discard(service)
     await ctx.git.discard(service)
     await ctx.pushed.discard(service)
-    await ctx.store.write(lambda tx: tx.deletions.note_erased(service))
+    await ctx.store.write(lambda tx: tx.deletions.record_erased(service))
 
 
 async def _sweep(ctx: Context, place: Place) -> None:

@@ -126,7 +126,7 @@ class KeyRotation:
             self._held, self._held_at = keys, time.monotonic()
 
     async def _hold(self, tx: Tx) -> None:
-        await tx.key_holders.hold(self._server, self._name, self._encryption.known, LEASE_TIME)
+        await tx.key_holders.renew_lease(self._server, self._name, self._encryption.known, LEASE_TIME)
 
     async def _switch(self, tx: Tx) -> bool:
         """Makes the wanted key the current one, unless a server does not have it yet. Returns whether it
@@ -149,4 +149,4 @@ class KeyRotation:
     async def stop(self) -> None:
         """Ends the lease of this server, so that other servers do not wait for it."""
         if self._is_shared:
-            await self._store.write(lambda tx: tx.key_holders.leave(self._server))
+            await self._store.write(lambda tx: tx.key_holders.delete(self._server))

@@ -79,7 +79,7 @@ async def _take_over(ctx: Context, name: str, service: str) -> None:
     """Forgets the certificate that a former service had for a name: it would be removed with that service."""
     former = await ctx.store.reads.certificates.get(name)
     if former and former.service != service:
-        await ctx.store.write(lambda tx: tx.certificates.forget(name))
+        await ctx.store.write(lambda tx: tx.certificates.delete_of(name))
 
 
 async def _hosts(ctx: Context, service: Row) -> Sequence[str]:
@@ -101,7 +101,7 @@ async def _leave(ctx: Context, claim: Claim) -> None:
     async def change(tx: Tx) -> None:
         for name in names:
             if name not in {row.name for row in kept}:
-                await tx.certificates.forget(name)
+                await tx.certificates.delete_of(name)
         for row in kept:
             await tx.certificates.renew_at(row.id, row.expires)  # no renewal is missing
         if kept:

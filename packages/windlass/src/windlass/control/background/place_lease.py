@@ -136,7 +136,7 @@ class PlaceLease:
         return now - since
 
     async def _take_place(self, tx: Tx, holder: PlaceHolder, owner_row: OwnerRow) -> bool:
-        if not await tx.owners.take(owner_row, holder.owner, self._lease, self._ownership.home):
+        if not await tx.owners.take_over(owner_row, holder.owner, self._lease, self._ownership.home):
             return False
         await tx.work.revoke(holder.place)
         await self._announce(tx, Event.CLUSTER_TAKEN_OVER, holder.place)

@@ -217,4 +217,4 @@ async def _wake_all(services: Iterable[str], tx: Tx) -> list[str]:
 
 
 async def _note_uses(uses: Sequence[tuple[str, int]], tx: Tx) -> None:
-    await tx.service_uses.note(uses)
+    await tx.service_uses.record(uses)

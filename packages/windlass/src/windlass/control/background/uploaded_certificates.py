@@ -39,7 +39,7 @@ async def watch_upload(
 
     async def change(tx: Tx) -> None:
         await fence(tx, claim)
-        await tx.certificates.forget_order(certificate.id)
+        await tx.certificates.delete_order(certificate.id)
         if row := await tx.resources.find(domain.name, certificate.id):
             await change_document(tx, row, fields)
 

@@ -369,7 +369,7 @@ class Worker:
         while True:
             await asyncio.sleep(self._lease / SECOND / 3)
             try:
-                held = await self._ctx.store.write(lambda tx: tx.work.hold(claim, self._lease))
+                held = await self._ctx.store.write(lambda tx: tx.work.renew_lease(claim, self._lease))
             except Unavailable:
                 continue  # The lease may survive the outage. If not, the claim's epoch prevents double work.
             if not held:

@@ -319,8 +319,8 @@ class Ledger:
         await finish(tx, self.service, current, Progress.SUCCEEDED)
         state = STATES_OF_ACTIONS[Do(current.action)].done
         if state is State.READY:
-            await tx.volumes.forget(self.service.id)
-            await tx.timetables.forget(self.service.id)
+            await tx.volumes.delete_of(self.service.id)
+            await tx.timetables.delete_of(self.service.id)
             status = await status_of(tx, self.service)
             await tx.statuses.change(replace(status, deployed_at=None, digest="", instances=0))
         await self.settle(tx, self.service, state)

@@ -30,7 +30,7 @@ async def end_links_of(tx: Tx, org: str, maker: str) -> None:
     for row in await tx.links.sources(maker, _MAKER):
         holder = await _holder(tx, row)
         if row.org == org or await _is_member(tx, holder, org):
-            await tx.people.forget_links(holder)
+            await tx.people.delete_links(holder)
 
 
 async def _holder(tx: Tx, row: Row) -> str:

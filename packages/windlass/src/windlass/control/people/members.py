@@ -122,7 +122,7 @@ class Invitations(Behaviour[Invitation]):
             draft.answer = {"invitation_link": url_of_link(ctx, link)}
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        await tx.people.forget_links(row.id)
+        await tx.people.delete_links(row.id)
 
 
 @writes("member.changeRole")
@@ -184,7 +184,7 @@ async def _end_sessions(tx: Tx, leaving_member: Row) -> None:
         await tx.browser_sessions.end_all(subject_of_person(*person))
         issuer, subject = person
         if issuer == OWN_ISSUER:
-            await tx.people.forget(subject)
+            await tx.people.delete(subject)
 
 
 async def _keep_an_admin(ctx: Context, tx: Tx, leaving_member: Row) -> None:
@@ -262,9 +262,9 @@ async def join(ctx: Context, tx: Tx, person: IssuerIdentity, invitee: Invitee) -
     await tx.identities.add(person.issuer, person.subject, invitee.org.id, new.id)
     if person.issuer == OWN_ISSUER:
         # Admins of the former organizations may have made a link, which would open this one as well.
-        await tx.people.forget_links(person.subject)
+        await tx.people.delete_links(person.subject)
     if invitee.guest is not None:
-        await tx.people.forget_links(invitee.guest.id)
+        await tx.people.delete_links(invitee.guest.id)
         await tx.remove(invitee.guest)
         await record(ctx, tx, Event.DELETED, invitee.guest, itself, None, old_body=invitee.guest.body)
     return new.id

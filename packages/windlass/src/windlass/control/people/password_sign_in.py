@@ -383,9 +383,9 @@ class PasswordSignIn:
         deletes an unconfirmed key of an authenticator app: anyone with the former password could have read
         it."""
         await tx.people.set_password(person.id, hash)
-        await tx.people.forget_links(person.id)
+        await tx.people.delete_links(person.id)
         if not await has_app(tx, person.id):
-            await tx.second_factors.forget_app(person.id)
+            await tx.second_factors.delete_app(person.id)
         await tx.browser_sessions.end_all_but(subject_of_person(OWN_ISSUER, person.id), kept_session)
         tx.nudge("tokens")
         await record_about_person(self._ctx, tx, Event.PASSWORD_CHANGED, person, origin, {})

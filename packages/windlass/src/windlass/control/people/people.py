@@ -72,7 +72,7 @@ async def create_invitation_link(ctx: Context, tx: Tx, call: Call) -> Reply:
 async def reset_second_factor(ctx: Context, tx: Tx, call: Call) -> Reply:
     """Removes the second factor of a member who has lost it. The password is still needed to sign in."""
     row, person = await _person_to_help(ctx, tx, call)
-    await tx.second_factors.forget(person.id)
+    await tx.second_factors.delete_of(person.id)
     await emit_asked(ctx, tx, Event.SECOND_FACTOR_REMOVED, row, call, {})
     return Reply()
 

@@ -112,7 +112,7 @@ async def require_code(ctx: Context, tx: Tx, person: Person, code: str, origin: 
 async def remove_app(ctx: Context, tx: Tx, person: Person, origin: Origin) -> None:
     """Removes the authenticator app. The recovery codes stay as long as there are passkeys."""
     if await tx.second_factors.get(person.id) is not None:
-        await tx.second_factors.forget_app(person.id)
+        await tx.second_factors.delete_app(person.id)
         await forget_unneeded_codes(tx, person)
         await record_about_person(ctx, tx, Event.SECOND_FACTOR_REMOVED, person, origin, {})
 
@@ -121,7 +121,7 @@ async def remove_factors(ctx: Context, tx: Tx, person: Person, origin: Origin) -
     """Removes the authenticator app and all passkeys."""
     if await has_factor(tx, person.id):
         await record_about_person(ctx, tx, Event.SECOND_FACTOR_REMOVED, person, origin, {})
-    await tx.second_factors.forget(person.id)
+    await tx.second_factors.delete_of(person.id)
 
 
 async def remove_other_passkeys(ctx: Context, tx: Tx, person: Person, kept_id: str, origin: Origin) -> None:
@@ -136,7 +136,7 @@ async def remove_other_passkeys(ctx: Context, tx: Tx, person: Person, kept_id: s
 
 async def forget_unneeded_codes(tx: Tx, person: Person) -> None:
     if not await has_factor(tx, person.id):
-        await tx.second_factors.forget_codes(person.id)
+        await tx.second_factors.delete_codes(person.id)
 
 
 async def _use_step(ctx: Context, tx: Tx, factor: SecondFactor, code: str) -> bool:

@@ -27,4 +27,4 @@ async def watch_branch(tx: Tx, service: str, org: str, environment: str, due_at:
 
 async def skip_next_commit(tx: Tx, service: str) -> None:
     """Marks the commit that the next check finds as seen, because the branch was just chosen."""
-    await tx.branch_heads.note(service, NEXT_COMMIT)
+    await tx.branch_heads.record(service, NEXT_COMMIT)

@@ -172,7 +172,7 @@ async def hold(tx: Tx, row: Row, name: str, beats: Callable[[Row], bool]) -> boo
             await withdraw(tx, other, "Another service of this installation proves this domain now.")
         else:
             await tx.names.release(held)
-    taken = await tx.names.take(f"{DOMAIN_PREFIX}{name}", row.parent, row.id)
+    taken = await tx.names.reserve(f"{DOMAIN_PREFIX}{name}", row.parent, row.id)
     tx.nudge(route_topic(row.parent))
     return taken is not None
 
@@ -180,7 +180,7 @@ async def hold(tx: Tx, row: Row, name: str, beats: Callable[[Row], bool]) -> boo
 async def withdraw(tx: Tx, row: Row, problem: str) -> None:
     """Ends the service of a domain that is not proved any more."""
     await release(tx, row)
-    await tx.certificates.forget(row.id)
+    await tx.certificates.delete_of(row.id)
     await change_document(
         tx,
         row,

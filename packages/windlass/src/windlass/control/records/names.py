@@ -158,7 +158,7 @@ async def reserve_ports(ctx: Context, workload: Workload) -> None:
                 raise RouteError(
                     f"Choose another external_port for {port}: {name} is the API port of Windlass"
                 )
-            if name not in held and await tx.names.take(name, workload.service, port) is None:
+            if name not in held and await tx.names.reserve(name, workload.service, port) is None:
                 raise RouteError(
                     f"Choose another external_port for {port}: {name} is in use by another service"
                 )
@@ -193,7 +193,7 @@ class _HeldNames:
             if row.port == key and (row.wish == wish or (not row.wish and is_candidate(row.name, wish, id))):
                 return row
         for name in candidates(wish, id):
-            if taken := await tx.names.take(name, id, key, wish):
+            if taken := await tx.names.reserve(name, id, key, wish):
                 self.rows.append(taken)
                 return taken
         raise AssertionError  # the candidates are endless
@@ -207,7 +207,7 @@ async def _reserve_inside(tx: Tx, held_names: _HeldNames) -> NameRow:
         return row
     for each in candidates(label(name), service.id):
         wanted = f"{INSIDE_PREFIX}{service.parent} {each}"
-        if taken := await tx.names.take(wanted, service.id, "", label(name)):
+        if taken := await tx.names.reserve(wanted, service.id, "", label(name)):
             held_names.rows.append(taken)
             return taken
     raise AssertionError  # the candidates are endless

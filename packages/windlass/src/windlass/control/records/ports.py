@@ -52,7 +52,7 @@ async def take_public_port(settings: Settings, tx: Tx, owner: PortOwner, port: s
         if (
             name not in (held or ())
             and not await tx.facts.get(f"{API_PREFIX}{name}")
-            and await tx.names.take(name, owner.service, port)
+            and await tx.names.reserve(name, owner.service, port)
         ):
             if advice := await share_refusal(settings, tx, owner, name):
                 raise EngineError(advice)

@@ -31,7 +31,7 @@ def hours_of(row: Row) -> RunningHours | None:
 async def schedule_hours(tx: Tx, row: Row) -> None:
     """Schedules the next change by the running hours of an environment. Nothing changes before that."""
     work = f"{HOURS_WORK}:{row.id}"
-    await tx.work.forget(work)
+    await tx.work.delete_of(work)
     if hours := hours_of(row):
         due = hours.next_change(tx.now // MINUTE) * MINUTE
         await tx.work.schedule(HOURS_WORK, work, due, row.org)

@@ -53,7 +53,7 @@ async def wake(tx: Tx, service: Row) -> bool:
 async def wake_up(tx: Tx, service: Row, status: StatusRow, state: State, message: str) -> None:
     """Records that a service no longer sleeps: its instances serve, or could not be started. `status` has
     their numbers."""
-    await tx.service_uses.note([(service.id, tx.now)])
+    await tx.service_uses.record([(service.id, tx.now)])
     is_shown = status.state == State.STOPPED  # otherwise it shows a deployment that waits
     await tx.statuses.change(
         replace(

@@ -63,7 +63,7 @@ async def _schedule_next(tx: Tx, claim: Claim, id: str) -> None:
     """Schedules the next delivery, or an earlier probe of a failing receiver."""
     row = await tx.resources.find(webhook.name, id)
     if row is None:
-        await tx.receivers.forget(id)
+        await tx.receivers.delete_of(id)
     due = await tx.deliveries.next(id) if row and row.read(Subscription).enabled else None
     if due is None:
         await tx.work.done(claim)

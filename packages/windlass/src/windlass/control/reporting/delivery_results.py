@@ -141,7 +141,7 @@ class DeliveryResults:
                 return False
             await tx.deliveries.change(changed)
             for lane, due in held:
-                await tx.deliveries.hold(self._webhook, lane, due)
+                await tx.deliveries.postpone(self._webhook, lane, due)
             if recovered:
                 await tx.deliveries.hurry(self._webhook)
             await self._mark(tx, receiver, why_disabled)

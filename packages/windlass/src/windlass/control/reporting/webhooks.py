@@ -84,8 +84,8 @@ class Webhooks(Behaviour[Webhook]):
         await tx.work.schedule(DELIVERY_WORK, work_of(row.id), org=row.org)
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
-        await tx.deliveries.forget(row.id)
-        await tx.receivers.forget(row.id)
+        await tx.deliveries.delete_of(row.id)
+        await tx.receivers.delete_of(row.id)
 
 
 @reads("webhook.event")

@@ -115,7 +115,7 @@ async def finish_deletion(ctx: Context, tx: Tx, service: Row, requester: Request
 async def give_up_above(tx: Tx, service: Row) -> None:
     """Cancels the deletion of the environment and project of a service that could not be deleted."""
     for row in await tx.tree.above(service.parent):
-        await tx.deletions.forget(row.id)
+        await tx.deletions.delete_of(row.id)
 
 
 async def _remove_emptied(ctx: Context, tx: Tx, ancestors: list[Row]) -> None:
@@ -124,5 +124,5 @@ async def _remove_emptied(ctx: Context, tx: Tx, ancestors: list[Row]) -> None:
     for row in ancestors:
         asked = await tx.deletions.get(row.id)
         if asked is not None and not await tx.tree.deployed_at_or_below(row.id):
-            await tx.deletions.forget(row.id)
+            await tx.deletions.delete_of(row.id)
             await delete_resource(ctx, tx, row, msgspec.json.decode(asked, type=Requester))

@@ -180,7 +180,7 @@ class Clusters(Behaviour[Cluster]):
         if left and change.before.is_elsewhere and change.spec.engine:
             raise Conflict(_left_behind(left))
         for service in left:
-            await tx.deletions.note_erased(service)
+            await tx.deletions.record_erased(service)
 
     async def updated(self, ctx: Context, tx: Tx, row: Row) -> None:
         """Updates the cluster name in the environments of the cluster."""
@@ -246,7 +246,7 @@ async def _hold_port(ctx: Context, tx: Tx, org: str, cluster: str, spec: Cluster
     wanted = f"{PORT_PREFIX}{spec.router_port}" if spec.router_port else ""
     held = await tx.names.of(cluster)
     if wanted and wanted not in {row.name for row in held}:
-        if await tx.names.take(wanted, cluster) is None:
+        if await tx.names.reserve(wanted, cluster) is None:
             raise Invalid(
                 f"router_port: choose another port than {spec.router_port}: a service or another cluster has "
                 f"it"

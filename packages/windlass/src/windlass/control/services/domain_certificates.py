@@ -87,7 +87,7 @@ async def upload(ctx: Context, tx: Tx, call: Call) -> Reply:
             "Make a record that proves the domain first: until then, another service may serve it, and its "
             "visitors must not get this certificate"
         )
-    await tx.certificates.forget(row.id)
+    await tx.certificates.delete_of(row.id)
     await tx.certificates.set(
         CertificateRow(
             id=row.id,
@@ -116,7 +116,7 @@ async def remove(ctx: Context, tx: Tx, call: Call) -> Reply:
         # It is served until the one that is ordered now has taken its place.
         await tx.certificates.set(replace(certificate, origin=REMOVED_ORIGIN, renew=tx.now))
         return await _change(ctx, tx, call, row, {"problem": ""})
-    await tx.certificates.forget(row.id)
+    await tx.certificates.delete_of(row.id)
     return await _change(ctx, tx, call, row, {"certificate_state": "NONE", "problem": "", **no_certificate()})
 
 

@@ -63,7 +63,7 @@ class Domains(Behaviour[CustomDomain]):
             }
         is_switched = spec.generate_certificate != change.before.generate_certificate
         if is_renamed or (is_switched and not await _has_upload(tx, row)):
-            await tx.certificates.forget(row.id)
+            await tx.certificates.delete_of(row.id)
             change.extras |= {
                 "certificate_expires_at": msgspec.UNSET,
                 "certificate_origin": "",

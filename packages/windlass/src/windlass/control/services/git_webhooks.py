@@ -121,8 +121,8 @@ async def _projects_of_repositories(ctx: Context, reads: Reads, org: str) -> Map
 
 
 async def _forget(tx: Tx, webhook: GitWebhookRow) -> None:
-    await tx.git_webhooks.forget(webhook.id)
-    await tx.git_pushes.forget_webhook(webhook.id)
+    await tx.git_webhooks.delete(webhook.id)
+    await tx.git_pushes.delete_of_webhook(webhook.id)
 
 
 @reads("service.gitWebhook")

@@ -40,7 +40,7 @@ async def remove(ctx: Context, tx: Tx, call: Call) -> Reply:
     webhook = await tx.registry_webhooks.of_registry(registry.id)
     if webhook is not None:
         await tx.registry_webhooks.remove(webhook.id)
-        await tx.image_pushes.forget_webhook(webhook.id)
+        await tx.image_pushes.delete_of_webhook(webhook.id)
     await emit_asked(ctx, tx, Event.REGISTRY_WEBHOOK_REMOVED, registry, call, {})
     return Reply()
 

@@ -25,8 +25,8 @@ class BranchHeadChanges(BranchHeadTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def note(self, service: str, commit: str) -> None:
+    async def record(self, service: str, commit: str) -> None:
         await self._session.all(SET_SEEN_COMMIT, service, commit)
 
-    async def forget(self, service: str) -> None:
+    async def delete_of(self, service: str) -> None:
         await self._session.all(DELETE, service)

@@ -104,5 +104,5 @@ class BrowserSessionChanges(BrowserSessionTable):
         """Ends the sessions of a holder except for the `count` most recently used ones."""
         await self._session.all(END_OTHERS, holder, count)
 
-    async def sweep(self) -> None:
+    async def delete_expired(self) -> None:
         await self._session.all(DELETE_EXPIRED, self._session.now)

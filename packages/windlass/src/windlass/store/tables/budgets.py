@@ -34,5 +34,5 @@ class BudgetChanges(BudgetTable):
         """Returns reserved but unused requests, if the window has not changed."""
         await self._session.all(GIVE_BACK, unused, subject, opened_at)
 
-    async def sweep(self, cutoff: int) -> None:
+    async def delete_expired(self, cutoff: int) -> None:
         await self._session.all(DELETE_OLD, cutoff)

@@ -150,12 +150,12 @@ class DomainCertificateChanges(DomainCertificateTable):
         await self._session.all(SET_ORDER, *msgspec.structs.astuple(row))
         self._session.nudge(certificate_topic(row.id))
 
-    async def forget_order(self, id: str) -> None:
+    async def delete_order(self, id: str) -> None:
         """Removes the order of a domain, and keeps its certificate."""
         for (removed,) in await self._session.all(DELETE_ORDER, id, id):
             self._session.nudge(certificate_topic(str(removed)))
 
-    async def forget(self, id: str) -> None:
+    async def delete_of(self, id: str) -> None:
         """Removes the certificate and the order of a domain, or those of all domains of a service."""
         for statement in (DELETE, DELETE_ORDER):
             for (removed,) in await self._session.all(statement, id, id):

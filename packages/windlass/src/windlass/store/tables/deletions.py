@@ -77,13 +77,13 @@ class DeletionChanges(DeletionTable):
     async def add(self, id: str, body: bytes) -> None:
         await self._session.all(ADD, id, body)
 
-    async def forget(self, id: str) -> None:
+    async def delete_of(self, id: str) -> None:
         await self._session.all(DELETE, id)
 
     async def record(self, service: str, cluster: str) -> None:
         """Adds a permanent tombstone for a deleted service with the cluster where it ran."""
         await self._session.all(TOMBSTONE_ADD, service, self._session.now, cluster)
 
-    async def note_erased(self, service: str) -> None:
+    async def record_erased(self, service: str) -> None:
         """Records that all data of a deleted service was erased."""
         await self._session.all(MARK_ERASED, service)

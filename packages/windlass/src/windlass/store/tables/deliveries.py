@@ -116,7 +116,7 @@ class DeliveryChanges(DeliveryTable):
         rows = [(row.state, row.due, row.attempts, row.story, row.address, row.id) for row in deliveries]
         await self._session.many(CHANGE, rows)
 
-    async def hold(self, webhook: str, lane: str, due_at: int) -> None:
+    async def postpone(self, webhook: str, lane: str, due_at: int) -> None:
         """Delays all waiting deliveries of a lane until `due_at`."""
         await self._session.all(POSTPONE, due_at, webhook, lane)
 
@@ -136,9 +136,9 @@ class DeliveryChanges(DeliveryTable):
     async def repeat_one(self, webhook: str, id: str) -> bool:
         return bool(await self._session.all(REPEAT_ONE, self._session.now, webhook, id))
 
-    async def forget(self, webhook: str) -> None:
+    async def delete_of(self, webhook: str) -> None:
         await self._session.all(DELETE_OF_WEBHOOK, webhook)
 
-    async def sweep(self, cutoff: int) -> None:
+    async def delete_expired(self, cutoff: int) -> None:
         """Deletes old finished deliveries, and all deliveries of deleted webhooks."""
         await self._session.all(DELETE_EXPIRED, cutoff)

@@ -88,7 +88,7 @@ class DeploymentInputsChanges(DeploymentInputsTable):
         rows: Sequence[Sequence[object]] = [(version.sealed, version.id, version.tag) for version in versions]
         await self._session.many(SEAL, rows)
 
-    async def forget(self, id: str) -> None:
+    async def delete_of(self, id: str) -> None:
         """Removes the inputs and versions of a service or level, and erases the value of a secret."""
         await self._session.all(DELETE_INPUTS_OF_SERVICE, id)
         await self._session.all(DELETE_OF_HOLDER, id)

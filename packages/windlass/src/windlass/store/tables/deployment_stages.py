@@ -188,7 +188,7 @@ class DeploymentStageChanges(DeploymentStageTable):
         now = self._session.now
         return await self._session.one(PLACE_BY_DEFAULT, service, now, environment, precedence) is not None
 
-    async def forget(self, id: str) -> None:
+    async def delete_of(self, id: str) -> None:
         """Removes a stage, or a service from its stage."""
         await self._session.all(DELETE, id)
         await self._session.all(DELETE_SERVICE, id)

@@ -120,5 +120,5 @@ class DeploymentChanges(DeploymentTable):
     async def change(self, row: DeploymentRow) -> None:
         await self._session.all(CHANGE, row.status, self._session.now, row.body, row.sealed, row.id)
 
-    async def forget(self, service: str) -> None:
+    async def delete_of(self, service: str) -> None:
         await self._session.all(DELETE_OF_SERVICE, service)

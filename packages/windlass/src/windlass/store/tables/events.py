@@ -127,7 +127,7 @@ class EventChanges(EventTable):
         """
         return Head(number, await self.hash(number) or FIRST_HASH)
 
-    async def forget(self, cutoff: int, limit: int) -> int:
+    async def delete_older(self, cutoff: int, limit: int) -> int:
         """Deletes at most `limit` events older than `cutoff`, and records where the chain now begins.
 
         The newest event is always kept, because the next event is chained to it. An event of the future was

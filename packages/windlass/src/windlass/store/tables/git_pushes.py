@@ -120,12 +120,12 @@ class GitPushChanges(GitPushTable):
         """Sets the result of all deliveries to a webhook that have another one."""
         await self._session.all(TURN, new_result, webhook, old_result)
 
-    async def forget(self, service: str) -> None:
+    async def delete_of(self, service: str) -> None:
         if service:
             await self._session.all(DELETE_OF_SERVICE, service)
 
-    async def forget_webhook(self, webhook: str) -> None:
+    async def delete_of_webhook(self, webhook: str) -> None:
         await self._session.all(DELETE_OF_WEBHOOK, webhook)
 
-    async def sweep(self) -> None:
+    async def delete_orphans(self) -> None:
         await self._session.all(DELETE_ORPHANS)

@@ -69,10 +69,10 @@ class GitWebhookChanges(GitWebhookTable):
     async def set_provider(self, id: str, provider: str) -> None:
         await self._session.all(SET_PROVIDER, provider, id)
 
-    async def forget(self, id: str) -> None:
+    async def delete(self, id: str) -> None:
         await self._session.all(DELETE, id)
 
-    async def sweep(self) -> None:
+    async def delete_orphans(self) -> None:
         """Removes the webhooks of organizations that are gone."""
         await self._session.all(DELETE_ORPHANS)
 

@@ -58,5 +58,5 @@ class IdempotentAnswerChanges(IdempotentAnswerTable):
         row = await self._session.one(OLDEST_SECRET)
         return row[0] if row else None
 
-    async def sweep(self, cutoff: int) -> None:
+    async def delete_expired(self, cutoff: int) -> None:
         await self._session.all(DELETE_EXPIRED, cutoff)

@@ -37,5 +37,5 @@ class IdentityChanges(IdentityTable):
     async def add(self, issuer: str, subject: str, org: str, member: str) -> None:
         await self._session.all(ADD, issuer, subject, org, member)
 
-    async def forget(self, member: str) -> None:
+    async def delete_of(self, member: str) -> None:
         await self._session.all(DELETE_OF_MEMBER, member)

@@ -99,12 +99,12 @@ class ImagePushChanges(ImagePushTable):
         values = [(result, note, row.id, ImagePushResult.RECEIVED) for row in rows]
         await self._session.many(SET_RESULT, values)
 
-    async def forget(self, service: str) -> None:
+    async def delete_of(self, service: str) -> None:
         if service:
             await self._session.all(DELETE_OF_SERVICE, service)
 
-    async def forget_webhook(self, webhook: str) -> None:
+    async def delete_of_webhook(self, webhook: str) -> None:
         await self._session.all(DELETE_OF_WEBHOOK, webhook)
 
-    async def sweep(self) -> None:
+    async def delete_orphans(self) -> None:
         await self._session.all(DELETE_ORPHANS)

@@ -48,5 +48,5 @@ class JobOutputChanges(JobOutputTable):
     async def set(self, row: JobOutputRow) -> None:
         await self._session.all(SET, *msgspec.structs.astuple(row))
 
-    async def forget(self, job: str) -> None:
+    async def delete_of(self, job: str) -> None:
         await self._session.all(DELETE_OF_JOB, job)

@@ -41,11 +41,11 @@ class KeyHolderChanges(KeyHolderTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def hold(self, server: str, name: str, keys: Iterable[str], lease: int) -> None:
+    async def renew_lease(self, server: str, name: str, keys: Iterable[str], lease: int) -> None:
         """Records that a server is running until the end of the lease, with the ids of its keys."""
         now = self._session.now
         await self._session.all(RENEW, server, name, " ".join(sorted(keys)), now + lease)
         await self._session.all(DELETE_EXPIRED, now - lease)
 
-    async def leave(self, server: str) -> None:
+    async def delete(self, server: str) -> None:
         await self._session.all(DELETE, server)

@@ -87,5 +87,5 @@ class LinkChanges(LinkTable):
     async def unset(self, source: str, field: str) -> None:
         await self._session.all(DELETE_FIELD, source, field)
 
-    async def forget(self, source: str) -> None:
+    async def delete_of(self, source: str) -> None:
         await self._session.all(DELETE_OF_SOURCE, source)

@@ -208,7 +208,7 @@ class ListChanges(ListTable):
             block = (position - 1) // _FANOUT**level
             await self._session.all(HOLE_ADD, parent, family, level, block)
 
-    async def forget(self, parent: str) -> None:
+    async def delete_of(self, parent: str) -> None:
         """Removes all lists of a parent."""
         await self._session.all(DELETE_OF_PARENT, parent)
         await self._session.all(DELETE_HOLES_OF_PARENT, parent)

@@ -78,7 +78,7 @@ class NameChanges(NameTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def take(self, name: str, service: str, port: str = "", wish: str = "") -> NameRow | None:
+    async def reserve(self, name: str, service: str, port: str = "", wish: str = "") -> NameRow | None:
         """Reserves a name for a service. Returns None if the name is reserved already."""
         row = NameRow(name, service, port, wish, await counters.advance(self._session, "host"))
         added = await self._session.one(ADD, *msgspec.structs.astuple(row))
@@ -88,6 +88,6 @@ class NameChanges(NameTable):
         await self._session.all(DELETE, row.name, row.service)
         self._session.nudge(route_topic(row.service))
 
-    async def forget(self, service: str) -> None:
+    async def delete_of(self, service: str) -> None:
         if await self._session.all(DELETE_OF_SERVICE, service):
             self._session.nudge(route_topic(service))

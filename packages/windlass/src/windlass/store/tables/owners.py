@@ -112,7 +112,7 @@ class OwnerChanges(OwnerTable):
             is not None
         )
 
-    async def take(self, owner_row: OwnerRow, owner: str, lease: int, home: str = "") -> bool:
+    async def take_over(self, owner_row: OwnerRow, owner: str, lease: int, home: str = "") -> bool:
         """Transfers a place to another owner. Returns False if the current owner has renewed the lease
         meanwhile."""
         former = _join((owner_row.formers | {owner_row.owner}) - {owner})

@@ -97,16 +97,16 @@ class PeopleChanges(PeopleTable):
     async def rename(self, id: str, name: str) -> None:
         await self._session.all(RENAME, name, id)
 
-    async def forget(self, id: str) -> None:
+    async def delete(self, id: str) -> None:
         """Removes a person, with the second factor and the links to choose a password."""
         await self._session.all(DELETE, id)
         for statement in (second_factors.DELETE, second_factors.DELETE_CODES, passkeys.DELETE_OF_PERSON):
             await self._session.all(statement, id)
-        await self.forget_links(id)
+        await self.delete_links(id)
 
     async def add_link(self, link: PasswordLink) -> None:
         """Adds a link, which replaces earlier ones for the same subject."""
-        await self.forget_links(link.subject)
+        await self.delete_links(link.subject)
         await self._session.all(ADD_LINK, *msgspec.structs.astuple(link))
 
     async def take_link(self, digest: str) -> PasswordLink | None:
@@ -114,10 +114,10 @@ class PeopleChanges(PeopleTable):
         rows = await self._session.all(TAKE_LINK, digest, self._session.now)
         return PasswordLink(*rows[0]) if rows else None
 
-    async def forget_links(self, subject: str) -> None:
+    async def delete_links(self, subject: str) -> None:
         await self._session.all(DELETE_LINKS, subject)
 
-    async def sweep(self, issuer: str, cutoff: int) -> None:
+    async def delete_expired(self, issuer: str, cutoff: int) -> None:
         """Removes links that have ended, and people who are not a member of any organization any more."""
         await self._session.all(DELETE_EXPIRED_LINKS, self._session.now)
         await self._session.all(DELETE_WITHOUT_MEMBERSHIP, cutoff, issuer)

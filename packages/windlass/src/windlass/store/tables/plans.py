@@ -64,5 +64,5 @@ class PlanChanges(PlanTable):
         await self._session.all(PUT, *(getattr(plan, name) for name in StoredPlan.__struct_fields__))
         await self._session.all(DELETE_OLD, plan.service, plan.service, keep_count)
 
-    async def forget(self, service: str) -> None:
+    async def delete_of(self, service: str) -> None:
         await self._session.all(DELETE_OF_SERVICE, service)

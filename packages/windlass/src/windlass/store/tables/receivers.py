@@ -44,13 +44,13 @@ class ReceiverChanges(ReceiverTable):
 
     async def set(self, webhook: str, receiver: Receiver) -> None:
         if receiver == Receiver():
-            await self.forget(webhook)
+            await self.delete_of(webhook)
         else:
             await self._session.all(SET, webhook, *msgspec.structs.astuple(receiver))
 
-    async def forget(self, webhook: str) -> None:
+    async def delete_of(self, webhook: str) -> None:
         await self._session.all(DELETE, webhook)
 
-    async def sweep(self) -> None:
+    async def delete_orphans(self) -> None:
         """Deletes the receivers of webhooks that were deleted."""
         await self._session.all(DELETE_ORPHANS)

@@ -55,7 +55,7 @@ class RegistryWebhookChanges(RegistryWebhookTable):
     async def remove(self, id: str) -> None:
         await self._session.all(DELETE, id)
 
-    async def forget(self, registry: str) -> None:
+    async def delete_of(self, registry: str) -> None:
         """Removes the webhook of a registry that is deleted."""
         await self._session.all(DELETE_OF_REGISTRY, registry)
 

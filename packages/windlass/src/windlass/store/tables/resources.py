@@ -131,7 +131,7 @@ class ResourceChanges(ResourceTable):
         self._known.pop(id, None)
         await self._session.all(UPDATE_BODY, body, id)
 
-    async def forget(self, id: str) -> None:
+    async def delete_of(self, id: str) -> None:
         """Removes only this row. `Tx.remove` removes a resource from all tables."""
         self._known.pop(id, None)
         await self._session.all(DELETE, id)

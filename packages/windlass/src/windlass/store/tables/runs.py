@@ -138,6 +138,6 @@ class RunChanges(RunTable):
         """Deletes finished runs up to number `newest_number`."""
         await self._session.all(DELETE_ENDED_UP_TO, job, newest_number)
 
-    async def forget(self, job: str) -> None:
+    async def delete_of(self, job: str) -> None:
         await self._session.all(DELETE_OF_JOB, job)
         await self._session.all(DELETE_COUNT, job)

@@ -55,7 +55,7 @@ class SecondFactorChanges(SecondFactorTable):
 
     async def replace(self, factor: SecondFactor) -> None:
         """Stores a new secret instead of the former one. Recovery codes stay."""
-        await self.forget_app(factor.person)
+        await self.delete_app(factor.person)
         await self._session.all(ADD, *msgspec.structs.astuple(factor))
 
     async def confirm(self, person: str) -> None:
@@ -75,13 +75,13 @@ class SecondFactorChanges(SecondFactorTable):
         """Uses up a recovery code. Returns False if the person has no such code."""
         return bool(await self._session.all(TAKE_CODE, person, digest))
 
-    async def forget_app(self, person: str) -> None:
+    async def delete_app(self, person: str) -> None:
         await self._session.all(DELETE, person)
 
-    async def forget(self, person: str) -> None:
+    async def delete_of(self, person: str) -> None:
         """Removes the app, the recovery codes and the passkeys of a person."""
         for statement in (DELETE, DELETE_CODES, passkeys.DELETE_OF_PERSON):
             await self._session.all(statement, person)
 
-    async def forget_codes(self, person: str) -> None:
+    async def delete_codes(self, person: str) -> None:
         await self._session.all(DELETE_CODES, person)

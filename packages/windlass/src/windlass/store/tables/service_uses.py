@@ -29,9 +29,9 @@ class ServiceUseChanges(ServiceUseTable):
     __slots__ = ()
     _session: ChangeSession
 
-    async def note(self, uses: Iterable[tuple[str, int]]) -> None:
+    async def record(self, uses: Iterable[tuple[str, int]]) -> None:
         """Stores uses of services, each with its time. An earlier use than the stored one is ignored."""
         await self._session.many(NOTE_USE, [*uses])
 
-    async def forget(self, service: str) -> None:
+    async def delete_of(self, service: str) -> None:
         await self._session.all(DELETE, service)

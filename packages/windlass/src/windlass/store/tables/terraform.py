@@ -107,7 +107,7 @@ class TerraformChanges(TerraformTable):
         await self._session.all(ADD, *values, sealed_value)
         await self._session.all(DELETE_UP_TO, version.service, version.number - keep_count)
 
-    async def note_shown(self, id: str, sealed_value: bytes) -> None:
+    async def record_shown(self, id: str, sealed_value: bytes) -> None:
         await self._session.all(SET_SHOWN_RESOURCES, sealed_value, id)
 
     async def take_lock(self, lock: StateLock) -> None:
@@ -116,6 +116,6 @@ class TerraformChanges(TerraformTable):
     async def release_lock(self, service: str) -> None:
         await self._session.all(DELETE_LOCK, service)
 
-    async def forget(self, service: str) -> None:
+    async def delete_of(self, service: str) -> None:
         for statement in DELETE_OF_SERVICE:
             await self._session.all(statement, service)

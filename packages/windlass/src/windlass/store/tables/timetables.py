@@ -62,5 +62,5 @@ class TimetableChanges(TimetableTable):
     async def move(self, job: str, due_at: int) -> None:
         await self._session.all(SET_DUE, due_at, job)
 
-    async def forget(self, job: str) -> None:
+    async def delete_of(self, job: str) -> None:
         await self._session.all(DELETE_OF_JOB, job)

@@ -43,9 +43,9 @@ class TokenChanges(TokenTable):
         """Records the organization and name of a token that is about to be removed."""
         await self._session.all(REVOKE, org, name, self._session.now, id)
 
-    async def sweep_revoked(self, cutoff: int) -> None:
+    async def delete_revoked(self, cutoff: int) -> None:
         await self._session.all(DELETE_OLD_REVOKED, cutoff)
 
-    async def forget(self, id: str) -> None:
+    async def delete_of(self, id: str) -> None:
         if await self._session.all(DELETE, id):
             self._session.nudge("tokens")

@@ -28,6 +28,6 @@ class VolumeChanges(VolumeTable):
         for name in names:
             await self._session.all(ADD, service, name)
 
-    async def forget(self, service: str) -> None:
+    async def delete_of(self, service: str) -> None:
         """Removes the volumes of a service from the table, after their data was deliberately erased."""
         await self._session.all(DELETE_OF_SERVICE, service)

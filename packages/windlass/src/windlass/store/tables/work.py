@@ -284,7 +284,7 @@ class WorkChanges(WorkTable):
         """Returns whether this worker still has the claim."""
         return await self._session.one(GET_CLAIMED, claim.id, claim.epoch) is not None
 
-    async def hold(self, claim: Claim, lease: int) -> bool:
+    async def renew_lease(self, claim: Claim, lease: int) -> bool:
         """Renews the lease. Returns whether the claim was still valid."""
         return (
             await self._session.one(RENEW_LEASE, self._session.now + lease, claim.id, claim.epoch) is not None
@@ -318,7 +318,7 @@ class WorkChanges(WorkTable):
         await self._session.all(SET_DUE_EARLIER, now, "deliver", timestamp, NEVER)
         await self._session.all(END_LEASES, now, timestamp)
 
-    async def forget(self, id: str) -> None:
+    async def delete_of(self, id: str) -> None:
         await self._session.all(DELETE, id)
 
     async def add_queue(self, cluster: str, number: int) -> None:
