@@ -88,7 +88,7 @@ async def test_the_hidden_field_is_sealed_again_when_the_key_is_replaced(world):
     runbook = await world.made(f"/project/{project}/runbook", body)
     ctx = world.installation.ctx
     new = add_key(ctx.settings)
-    await world.installation.key_rotation.look()
+    await world.installation.key_rotation.adopt_keys()
     await world.settle()
     row = await ctx.store.reads.resources.get(runbook)
     assert key_of(row.sealed) == new

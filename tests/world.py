@@ -227,7 +227,7 @@ class World:
 
     async def compare_instances(self) -> None:
         """Compares what should run with what is there, at places that are due, and mends it."""
-        await self.installation.instance_check.look()
+        await self.installation.instance_check.compare_scheduled()
         await self.installation.note_changes()
         await self.settle()
 

@@ -18,7 +18,7 @@ def small_parts(monkeypatch):
 
 async def faults(world: World) -> int:
     for _ in range(8):  # all parts of the chain
-        await world.installation.audit_check.look()
+        await world.installation.audit_check.verify_next_part()
     (line,) = [
         line for line in (await scraped(world)).splitlines() if line.startswith("windlass_audit_faults ")
     ]

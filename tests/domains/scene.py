@@ -75,7 +75,7 @@ class Scene:
 
     async def held(self) -> dict[str, Any]:
         """The certificates of the gateway."""
-        await self.world.installation.certificates.look()
+        await self.world.installation.certificates.deliver_changes()
         return dict(self.world.router.held_certificates)
 
 

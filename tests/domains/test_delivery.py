@@ -85,7 +85,7 @@ async def test_a_gateway_that_does_not_answer_is_asked_again(there, monkeypatch)
         broken.setattr(router, "put_certificate", fail)
         broken.setattr(router, "certificates", nothing)
         with pytest.raises(RouteError):
-            await there.world.installation.certificates.look()
+            await there.world.installation.certificates.deliver_changes()
     monkeypatch.undo()
     assert len(await there.held()) == 3
 
@@ -103,14 +103,14 @@ async def test_a_challenge_is_handed_over_once(there, monkeypatch):
     monkeypatch.setattr(router, "put_challenge", count)
     delivery = there.world.installation.certificates
     for _ in range(3):
-        await delivery.look()
+        await delivery.deliver_changes()
     assert len(told) <= 1
     store = there.world.installation.ctx.store
     (order,) = await store.reads.certificates.challenges()
     await store.write(lambda tx: tx.certificates.set_order(replace(order, answer="another")))
     told.clear()
     for _ in range(3):
-        await delivery.look()
+        await delivery.deliver_changes()
     assert [challenge.answer for challenge in told] == [b"another"]
 
 
@@ -121,7 +121,7 @@ async def test_challenges_of_an_earlier_server_are_withdrawn(there):
     there.authority.slow = 10**6
     await there.proved()
     await there.pass_time(4)
-    await there.world.installation.certificates.look()
+    await there.world.installation.certificates.deliver_changes()
     assert {challenge.host for challenge in router.held_challenges.values()} == {"shop.example.com"}
 
 

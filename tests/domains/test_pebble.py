@@ -132,7 +132,7 @@ class Shop:
             row = await self.world.installation.ctx.store.reads.certificates.get(self.id)
             if row and row.fingerprint != before:
                 assert now["certificate_state"] == "LIVE"
-                await self.world.installation.certificates.look()
+                await self.world.installation.certificates.deliver_changes()
                 return row
             await asyncio.sleep(0.1)
         raise AssertionError((now, self.pebble.log()))
@@ -181,7 +181,7 @@ async def test_a_real_authority_issues_and_renews_what_a_real_gateway_serves(tmp
         for _ in range(TRIES):
             await world.settle()
             world.clock.turn(2)
-            await world.installation.certificates.look()
+            await world.installation.certificates.deliver_changes()
             if len(await town.router.certificates()) == 2 and not there.dns.texts(RECORD):
                 break
             await asyncio.sleep(0.1)

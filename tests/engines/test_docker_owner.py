@@ -49,7 +49,7 @@ async def server(url: str, folder: Path, host: str) -> AsyncIterator[World]:
         await parts.engine.start(installation.note_change, installation.ctx.logs.take)
         world = World(installation, HandClock(), cast(Any, parts.engine), folder)
         world.org = (await world.get("/organization"))["id"]
-        await installation.place_owner.look()
+        await installation.place_owner.renew()
         yield world
     finally:
         await installation.stop()

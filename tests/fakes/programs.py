@@ -10,7 +10,7 @@ from windlass.terraform.programs import InstalledProgram
 class FakePrograms:
     """Programs that are installed, and never run."""
 
-    def look(self) -> Sequence[InstalledProgram]:
+    def find_all(self) -> Sequence[InstalledProgram]:
         return [
             InstalledProgram("OPEN_TOFU", "1.9.4", "/usr/bin/tofu"),
             InstalledProgram("TERRAFORM", "1.11.4", "/usr/bin/terraform"),

@@ -134,7 +134,7 @@ async def main(folder: Path, reserve: int, program: str) -> None:
 async def measured(there: Inside, data: Path, filler: Service, seen: dict[str, Any]) -> None:
     """Measures what the organization holds, again and again, until its service is ended."""
     while not (reason := await reason_of(filler, ABOVE)):
-        await there.installation.disk_meter.look(pause_seconds=0)
+        await there.installation.disk_meter.measure(pause_seconds=0)
         await asyncio.sleep(0.1)
     seen["reason"], disk = reason, os.statvfs(data)
     seen["free"] = disk.f_bavail * disk.f_frsize

@@ -64,13 +64,13 @@ async def test_the_check_of_the_audit_reads_all_large_events_part_by_part(
 ):
     check = AuditCheck(world.installation.ctx)
     for _ in range(100):
-        await check.look()
+        await check.verify_next_part()
         if check._checked is None:
             break
     assert not check.faults
     await world.installation.ctx.store.write(lambda tx: _change_hash(tx, large_events[-1]))
     for _ in range(100):
-        await check.look()
+        await check.verify_next_part()
     assert check.faults == {large_events[-1]}
 
 

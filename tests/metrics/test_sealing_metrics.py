@@ -35,7 +35,7 @@ async def begin_replacement(world: World) -> None:
     for number in range(3):
         await world.made(f"/application/{app}/secret", {"key": f"KEY_{number}", "value": "value"})
     add_key(world.installation.ctx.settings)
-    await world.installation.key_rotation.look()
+    await world.installation.key_rotation.adopt_keys()
 
 
 async def test_the_metric_of_values_sealed_with_an_old_key_falls_to_0_after_the_rotation(counts):

@@ -96,7 +96,7 @@ async def test_a_server_completes_what_a_killed_command_began(settings):
     former = present(settings)
     assert await asyncio.to_thread(killed_at, settings, "key added")
     async with again(settings) as world:
-        await world.installation.key_rotation.look()
+        await world.installation.key_rotation.adopt_keys()
         await world.settle()
         reads = world.installation.ctx.store.reads
         assert set(await keys_of_values(settings)) == {present(settings)}
@@ -145,7 +145,7 @@ async def test_the_command_waits_for_the_server_that_has_the_database(tmp_path):
 
         async def run() -> None:
             while world.installation.ctx.encryption.fingerprint == former:
-                await world.installation.key_rotation.look()
+                await world.installation.key_rotation.adopt_keys()
                 await asyncio.sleep(0.01)
             await world.settle()
 
@@ -177,7 +177,7 @@ async def test_values_changed_during_a_key_rotation_keep_their_new_value(world):
                 assert (await world.put(f"{path}/{id}", {"value": f"later {later[id]}"})).status == 200
             return await ctx.store.write(change)
 
-    await world.installation.key_rotation.look()
+    await world.installation.key_rotation.adopt_keys()
     await reseal(cast(Store, RacingStore()), ctx.encryption)
     assert later.total() > len(ids)
     assert list((await secret_of(world)).values()) == [f"later {later[id]}" for id in ids]
@@ -245,7 +245,7 @@ async def test_a_replaced_key_put_back_into_the_file_is_not_used_for_new_values(
     new = file_text(settings)
     key_file(settings).write_text(former + new)
     async with again(settings) as world:
-        await world.installation.key_rotation.look()
+        await world.installation.key_rotation.adopt_keys()
         assert world.installation.ctx.encryption.fingerprint == Encryption(bytes.fromhex(new)).fingerprint
     with pytest.raises(CommandRefused, match="put the key"):
         await rotated(settings)

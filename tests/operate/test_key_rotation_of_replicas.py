@@ -36,7 +36,7 @@ async def replicas(postgres_url, tmp_path, monkeypatch):
 
 async def look(*worlds: World) -> None:
     for world in worlds:
-        await world.installation.key_rotation.look()
+        await world.installation.key_rotation.adopt_keys()
 
 
 def present(world: World) -> str:

@@ -36,7 +36,7 @@ def count(world: World, service: str, ok: int, failed: int = 0, times: dict[int,
 
 async def look(world: World, seconds: float = STEP) -> None:
     world.clock.turn(seconds)
-    await world.installation.sampler.look()
+    await world.installation.sampler.add_points()
 
 
 async def metrics(world: World, service: str, family: str = "application") -> Any:

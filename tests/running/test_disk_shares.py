@@ -91,14 +91,14 @@ async def test_files_and_rows_of_an_organization_are_measured(monkeypatch):
     async with make_world(organization_disk_bytes=8 * MIB) as world:
         application, org = await world.application(), await own_organization(world)
         meter = DiskMeter(world.installation.ctx)
-        assert not await meter.look(pause_seconds=0)
+        assert not await meter.measure(pause_seconds=0)
         before = (await read_disk(world.installation.ctx.store.reads)).largest[org]
         assert 1000 < before < MIB, "rows alone"
         for part in ("run/volumes", "builds", "uploads"):
             put_file(world.installation.ctx, application, part)
         noted: list[DiskMeasurement] = []
         monkeypatch.setattr(world.engine, "note_disk_use", noted.append)
-        assert await meter.look(pause_seconds=0)
+        assert await meter.measure(pause_seconds=0)
         record = await read_disk(world.installation.ctx.store.reads)
         assert 9 * MIB + before <= record.above[org] < 10 * MIB
         assert noted[0].share == record.share == 8 * MIB
@@ -112,11 +112,11 @@ async def test_an_organization_without_files_does_not_reduce_the_disk_share_of_o
         ctx, application = world.installation.ctx, await world.application()
         other, token = await world.organization()
         put_file(ctx, application)
-        await DiskMeter(ctx).look(pause_seconds=0)
+        await DiskMeter(ctx).measure(pause_seconds=0)
         assert (await read_disk(ctx.store.reads)).share == 1000
         world.token, world.org = token, other
         put_file(ctx, await world.application())
-        await DiskMeter(ctx).look(pause_seconds=0)
+        await DiskMeter(ctx).measure(pause_seconds=0)
         assert (await read_disk(ctx.store.reads)).share == 500
 
 
@@ -207,4 +207,4 @@ async def test_empty_files_count_by_their_share_of_the_disks_inodes(monkeypatch,
         folder.mkdir(parents=True)
         for number in range(100):
             (folder / str(number)).touch()
-        assert await DiskMeter(ctx).look(pause_seconds=0) is is_above
+        assert await DiskMeter(ctx).measure(pause_seconds=0) is is_above

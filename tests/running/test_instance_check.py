@@ -33,7 +33,7 @@ async def test_all_services_are_restarted_after_their_engine_returns_without_ins
     assert [await world.state(f"/application/{app}") for app in apps] == ["RUNNING"] * 2
     assert world.engine.instances == {}
     world.engine.comes_back()
-    await world.installation.instance_check.look()
+    await world.installation.instance_check.compare_scheduled()
     for app in apps:
         seen = await status(world, app)
         assert (seen["state"], seen["running_instances"]) == ("ERROR", 0)
@@ -115,7 +115,7 @@ async def test_the_instance_check_calls_the_engine_once_and_writes_nothing_if_al
         counted(verb)
     writes = world.installation.ctx.store.writes
     world.engine.comes_back()
-    await world.installation.instance_check.look()
+    await world.installation.instance_check.compare_scheduled()
     assert calls == ["present"]
     assert world.installation.ctx.store.writes == writes
     assert not world.installation._changed
@@ -157,7 +157,7 @@ async def test_the_instance_check_ignores_a_service_with_a_waiting_deployment(wo
     app = await deployed(world)
     await world.post(f"/application/{app}/redeploy")
     world.engine.forgets_everything()
-    await world.installation.instance_check.look()
+    await world.installation.instance_check.compare_scheduled()
     assert not world.installation._changed
     await world.settle()
     assert await world.state(f"/application/{app}") == "RUNNING"
@@ -172,7 +172,7 @@ async def test_the_instance_check_ignores_a_run_in_progress(database_url: str):
         async def work(workload: Any) -> int:
             began.append(workload.service)
             world.engine.comes_back()
-            await world.installation.instance_check.look()
+            await world.installation.instance_check.compare_scheduled()
             assert not world.installation._changed
             return 0
 

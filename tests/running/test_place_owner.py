@@ -42,7 +42,7 @@ async def server(
 
 async def look(*worlds: World) -> None:
     for world in worlds:
-        await world.installation.place_owner.look()
+        await world.installation.place_owner.renew()
 
 
 @pytest.fixture

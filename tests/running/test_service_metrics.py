@@ -279,7 +279,7 @@ async def test_metrics_requested_at_a_server_that_does_not_run_the_service_get_5
     app = await deployed(owner)
     use(owner.engine, app)
     for server in pair:
-        await server.installation.sampler.look()
+        await server.installation.sampler.add_points()
     assert (await metrics(owner, app))["instances"][0]["memory"] == [1]
     answer = await other.get(f"/application/{app}/metrics")
     assert (answer.status, answer.message.partition(",")[0]) == (

@@ -60,7 +60,7 @@ def used(world: World, service: str, requests: int, *, idle: float = 0, active: 
 async def look(world: World, minutes: float = 0) -> None:
     """Lets time pass, and looks at the requests."""
     world.clock.turn(minutes * MINUTE)
-    await world.installation.sleepers.look()
+    await world.installation.sleepers.put_unused_to_sleep()
     await world.settle()
     await routed(world)
 

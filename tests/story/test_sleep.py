@@ -81,9 +81,9 @@ async def is_state(windlass: Windlass, path: str, state: str) -> bool:
 
 
 async def falls_asleep(there: Place, windlass: Windlass, path: str, clock: TurnedClock) -> None:
-    await windlass.installation.sleepers.look()
+    await windlass.installation.sleepers.put_unused_to_sleep()
     clock.turn(16 * 60)
-    await windlass.installation.sleepers.look()
+    await windlass.installation.sleepers.put_unused_to_sleep()
     status = await windlass.call("GET", f"{path}/status")
     assert (status["state"], status["sleeping"]) == ("STOPPED", True)
 

@@ -54,7 +54,7 @@ def needs_program() -> str:
 def program() -> str:
     """The path of the program."""
     engine = needs_program()
-    return next(one.path for one in InstalledPrograms(for_tools()).look() if one.engine == engine)
+    return next(one.path for one in InstalledPrograms(for_tools()).find_all() if one.engine == engine)
 
 
 def run_by_hand(folder: Path, *words: str) -> str:

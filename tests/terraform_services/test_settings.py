@@ -94,7 +94,7 @@ async def test_a_wrong_setting_is_refused_by_name(world: World, fields: dict[str
 
 
 class NoPrograms:
-    def look(self) -> Sequence[InstalledProgram]:
+    def find_all(self) -> Sequence[InstalledProgram]:
         return []
 
 
@@ -382,6 +382,6 @@ def test_unreadable_folders_in_path_are_skipped(tmp_path, closed):
     (tmp_path / "folder").chmod(0)  # for all but root, whose long name cannot be entered either
     path = f"{tmp_path / closed / 'bin'}:{open_folder}"
     try:
-        assert [found.path for found in InstalledPrograms({"PATH": path}).look()] == [str(program)]
+        assert [found.path for found in InstalledPrograms({"PATH": path}).find_all()] == [str(program)]
     finally:
         (tmp_path / "folder").chmod(0o700)

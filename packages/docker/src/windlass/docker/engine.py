@@ -198,7 +198,7 @@ class DockerEngine(RolloutEngine):
         """Reads the machine's limits and identity. Called for each new connection, which may lead to another
         machine."""
         self.limits, self.identity = await self._machine.learn()
-        self._executions.look(self._docker)
+        self._executions.start_ending_orphans(self._docker)
 
     @property
     def is_unavailable(self) -> bool:

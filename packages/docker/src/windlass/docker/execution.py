@@ -63,7 +63,7 @@ class ExecutionFiles:
         (self._folder / mark).unlink(missing_ok=True)
         os.close(descriptor)
 
-    def look(self, docker: Docker) -> None:
+    def start_ending_orphans(self, docker: Docker) -> None:
         """Starts a background task that kills the commands of servers that were killed."""
         if self._ending is None or self._ending.done():
             self._ending = asyncio.create_task(self._end_left(docker))

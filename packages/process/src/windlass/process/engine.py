@@ -436,7 +436,7 @@ class ProcessEngine(RolloutEngine):
             raise away(error) from error
 
     async def _look_at(self, keys: Sequence[InstanceKey]) -> list[Instance]:
-        instances = [await self._instances.inspector.look(key) for key in keys]
+        instances = [await self._instances.inspector.inspect(key) for key in keys]
         return [instance for instance in instances if instance is not None]
 
     async def _remove(

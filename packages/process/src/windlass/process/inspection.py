@@ -21,7 +21,7 @@ class InstanceInspector:
     def __init__(self, records: RecordStore, supervisors: Supervisors, counter: ProcessCounter) -> None:
         self._records, self._supervisors, self._counting = records, supervisors, counter
 
-    async def look(self, key: InstanceKey) -> Instance | None:
+    async def inspect(self, key: InstanceKey) -> Instance | None:
         """Returns the current state of an instance, including an instance whose record another version wrote.
         None if it does not exist."""
         try:

@@ -346,7 +346,7 @@ def _images_found(settings: Settings, server_host: str) -> Finding:
 
 
 def _programs_found(installed_programs: InstalledPrograms) -> Iterator[Finding]:
-    programs = installed_programs.look()
+    programs = installed_programs.find_all()
     for path, why in installed_programs.unusable.items():
         yield warn(
             "Terraform",

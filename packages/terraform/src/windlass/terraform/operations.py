@@ -60,7 +60,7 @@ MAX_LISTED_RESOURCES: Final = 20_000
 async def look_for_programs(ctx: Context, call: Call) -> None:
     """Reads the versions of the machine's programs before the transaction begins. The transaction must not
     wait for other programs."""
-    await in_thread(programs_of(ctx).look)
+    await in_thread(programs_of(ctx).find_all)
 
 
 @reads("listTerraformVersions")
@@ -68,7 +68,7 @@ async def list_versions(ctx: Context, call: Call) -> Reply:
     if ctx.places.local.takes == "image":
         versions = image_versions(ctx.settings)
     else:
-        programs = await in_thread(programs_of(ctx).look)
+        programs = await in_thread(programs_of(ctx).find_all)
         versions = [(program.engine, program.version) for program in programs]
     return Reply(results([encode({"engine": engine, "version": version}) for engine, version in versions]))
 

@@ -37,7 +37,7 @@ class InstalledProgram(Struct, frozen=True):
 class Programs(Protocol):
     """The programs that can run modules."""
 
-    def look(self) -> Sequence[InstalledProgram]:
+    def find_all(self) -> Sequence[InstalledProgram]:
         """Returns all programs, the newest version of each engine first. May execute each program to read its
         version."""
         ...
@@ -54,7 +54,7 @@ class InstalledPrograms:
         self.unusable: dict[str, str] = {}
         """The paths of programs whose version could not be read, with the reason."""
 
-    def look(self) -> Sequence[InstalledProgram]:
+    def find_all(self) -> Sequence[InstalledProgram]:
         programs = [program for path in self._files() if (program := self._program(*path))]
         by_version = {(program.engine, program.version): program for program in reversed(programs)}
         return sorted(by_version.values(), key=_newest_first)

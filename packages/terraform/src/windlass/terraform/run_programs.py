@@ -90,7 +90,7 @@ def image_program(settings: Settings, place: Place, spec: Terraform) -> RunProgr
 def installed_program(programs: Programs, spec: Terraform) -> InstalledProgram:
     """Returns the program of this machine that runs the module. Raises Invalid if the machine has no suitable
     program."""
-    installed, version = programs.look(), _asked_version(spec)
+    installed, version = programs.find_all(), _asked_version(spec)
     program = choose(installed, spec.engine, version)
     if program is not None:
         return program

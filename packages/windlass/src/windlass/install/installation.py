@@ -188,8 +188,8 @@ class Installation:
         await ctx.places.local.engine.start(self.note_change, ctx.logs.take, missed)
         if ctx.places.adopts:  # some engines report their identity only after they were started
             await self.place_owner.take()
-        await self.place_owner.look()
-        await self.key_rotation.look()
+        await self.place_owner.renew()
+        await self.key_rotation.adopt_keys()
         ctx.store.listen(self._note_nudge, ROUTE_PREFIX.rstrip(":"), CLUSTER_PREFIX.rstrip(":"))
         await self._open_run_socket()
         await ctx.places.start(self.note_change, ctx.logs.take, self.instance_check.note)

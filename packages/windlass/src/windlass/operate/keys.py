@@ -239,7 +239,7 @@ async def _work_on(store: Store, settings: Settings, point: Point) -> None:
     check_keys(encryption, state)
     await unlock(encryption, store.reads, state)
     rotation = KeyRotation(store, encryption, given_keys(settings), is_shared=False, point=point)
-    await rotation.look()
+    await rotation.adopt_keys()
     await reseal(store, encryption, point)
 
 

@@ -48,7 +48,7 @@ class CertificateDelivery:
         while True:
             self._changed.clear()
             try:
-                await self.look()
+                await self.deliver_changes()
                 self._outage.end()
             except (Unavailable, RouteError) as error:
                 self._outage.note(str(error))
@@ -58,7 +58,7 @@ class CertificateDelivery:
                 async with asyncio.timeout(_COMPARISON_INTERVAL):
                     await self._changed.wait()
 
-    async def look(self) -> None:
+    async def deliver_changes(self) -> None:
         """Compares the certificates and challenges of the gateway with those of the database."""
         await self._hand_over_challenges()
         wanted = await self._ctx.store.reads.certificates.fingerprints()

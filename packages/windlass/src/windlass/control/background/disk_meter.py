@@ -108,10 +108,10 @@ class DiskMeter:
         await asyncio.sleep(_FIRST_PAUSE)
         while True:
             began = time.monotonic()
-            is_any_above = self._ctx.ownership.is_owner and await self.look()
+            is_any_above = self._ctx.ownership.is_owner and await self.measure()
             await asyncio.sleep(max(SHORT_INTERVAL if is_any_above else INTERVAL, time.monotonic() - began))
 
-    async def look(self, pause_seconds: int = _PAUSE_FACTOR) -> bool:
+    async def measure(self, pause_seconds: int = _PAUSE_FACTOR) -> bool:
         """Measures the disk usage and records the result. Returns whether an organization exceeds its
         quota."""
         ctx = self._ctx

@@ -98,12 +98,12 @@ class InstanceCheck:
                 self._due |= {place.id for place in self._ctx.places.all()}
             self._is_due.clear()
             try:
-                await self.look()
+                await self.compare_scheduled()
             except Unavailable:  # Other loops log that the database is unavailable.
                 await asyncio.sleep(_RETRY_PAUSE)
                 self._is_due.set()
 
-    async def look(self) -> None:
+    async def compare_scheduled(self) -> None:
         """Compares the scheduled places."""
         try:
             if self._ctx.ownership.is_owner:

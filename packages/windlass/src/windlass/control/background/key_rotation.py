@@ -76,12 +76,12 @@ class KeyRotation:
         while True:
             await asyncio.sleep(CHECK_INTERVAL)
             try:
-                await self.look()
+                await self.adopt_keys()
                 self._outage.end()
             except Unavailable as error:
                 self._outage.note(str(error))
 
-    async def look(self) -> None:
+    async def adopt_keys(self) -> None:
         """Loads new keys and announces them to other servers. Switches to the wanted key if all servers have
         it."""
         state = await self._adopt()

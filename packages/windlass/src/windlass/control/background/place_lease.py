@@ -150,14 +150,14 @@ class PlaceLease:
         while not self._ownership.is_alone:
             await asyncio.sleep(self._between_looks / SECOND)
             try:
-                await self.look()
+                await self.renew()
                 self._outage.end()
             except Unavailable as error:
                 self._outage.note(str(error))
             except EngineError as error:
                 _log.warning("instances at a place that was given away still run", extra={"why": str(error)})
 
-    async def look(self) -> None:
+    async def renew(self) -> None:
         """Renews the lease of this server, and checks whether leases of other servers have ended."""
         ownership, store = self._ownership, self._ctx.store
         if ownership.is_alone:

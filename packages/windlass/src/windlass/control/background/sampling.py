@@ -58,9 +58,9 @@ class Sampler:
         while True:
             now = self._ctx.clock.now()
             await asyncio.sleep((INTERVAL_MS - now % INTERVAL_MS) / SECOND)
-            await self.look()
+            await self.add_points()
 
-    async def look(self) -> None:
+    async def add_points(self) -> None:
         """Adds a point for all services that this server can reach. A slow engine does not delay the
         others."""
         places = {place.id for place in self._ctx.places.all()}

@@ -109,11 +109,11 @@ class Sleepers:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                await self.look()
+                await self.put_unused_to_sleep()
             except Unavailable:
                 continue
 
-    async def look(self) -> None:
+    async def put_unused_to_sleep(self) -> None:
         """Records which services were used, and puts the others to sleep."""
         sleepers = dict(self._ctx.routing.sleepers)
         self._seen = {service: seen for service, seen in self._seen.items() if service in sleepers}

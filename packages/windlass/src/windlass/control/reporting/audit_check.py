@@ -32,9 +32,9 @@ class AuditCheck:
         while True:
             await asyncio.sleep(INTERVAL)
             with suppress(Unavailable):  # Other loops log that the database is unavailable.
-                await self.look()
+                await self.verify_next_part()
 
-    async def look(self) -> None:
+    async def verify_next_part(self) -> None:
         """Verifies the next part of the chain."""
         reads = self._ctx.store.reads
         anchor = await reads.events.anchor()
