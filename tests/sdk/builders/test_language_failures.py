@@ -29,6 +29,21 @@ ROWS = [
     ),
     ("node: a bundle", '[vite]: Rollup failed to resolve import "sharp" from "./x.js".', "Add sharp to"),
     (
+        "node: a minifier",
+        "[vite:terser] terser not found. Since Vite v3, terser has become an optional dependency.",
+        "Add terser to package.json, such as with `npm install --save-dev terser`",
+    ),
+    (
+        "node: a preprocessor",
+        '[vite:css] Preprocessor dependency "sass-embedded" not found. Did you install it?',
+        "Add sass-embedded to package.json",
+    ),
+    (
+        "node: a newer library",
+        "a.ts(1,10): error TS2724: '\"@tanstack/plugin/vite\"' has no exported member named 'router'.",
+        "Update @tanstack/plugin in package.json and in the lock file, or correct the code",
+    ),
+    (
         "node: private files",
         "Error [ERR_PACKAGE_PATH_NOT_EXPORTED]: Package",
         "Set language_version to an older",

@@ -294,6 +294,16 @@ _RULES: Final[tuple[tuple[TextSearch, str], ...]] = tuple(
             _PACKAGE,
         ),
         (
+            r"\[vite:(terser)\] terser not found|Preprocessor dependency \"([\w@/-]{1,100})\" not found",
+            "Add {0} to package.json, such as with `npm install --save-dev {0}`: the build calls it.",
+        ),
+        (
+            r"error TS(?:2305|2724): (?:Module )?'\"((?:@[\w.-]{1,100}/)?\w[\w.-]{0,100})[^\"'\n]{0,200}\"' "
+            r"has no exported member (?:named )?'(\w{1,100})'",
+            "Update {0} in package.json and in the lock file, or correct the code: the installed version has "
+            "no {1}.",
+        ),
+        (
             r"[Mm]issing script: \"?([\w:.-]+)",
             "Add the script {0} to package.json, or set build_command: there is no script of this name.",
         ),
