@@ -50,6 +50,25 @@ async def test_a_redeploy_of_a_service_that_was_only_planned_applies_nothing(wor
     assert actions(programs) == [PLAN_ONLY, PLAN_ONLY]
 
 
+async def test_the_list_of_services_says_that_a_module_was_only_planned(world: World):
+    Modules(world)
+    service = await service_of(world)
+    environment = (await world.get(f"/terraform/{service}"))["environment"]["id"]
+    project = (await world.get(f"/environment/{environment}"))["project"]["id"]
+    organization = (await world.get(f"/project/{project}"))["organization"]["id"]
+
+    async def is_only_planned() -> bool:
+        (listed,) = (await world.get(f"/organization/{organization}/services"))["results"]
+        return bool(listed["only_planned"])
+
+    assert not await is_only_planned()
+    said = []
+    for body in ({"action": "PLAN"}, {}, {"action": "PLAN"}):
+        assert await ran(world, service, **body) == ("SUCCEEDED", "")
+        said.append(await is_only_planned())
+    assert said == [True, False, False]
+
+
 async def test_a_rollback_applies_the_version_before_the_last_one(world: World):
     programs = Modules(world)
     service = await service_of(world)

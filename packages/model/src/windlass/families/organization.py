@@ -113,6 +113,9 @@ class ServiceInBrief(Shown):
         bool,
         Meta(description="Whether a version runs and Windlass has found no port for it: nothing reaches it"),
     ] = False
+    only_planned: Annotated[
+        bool, Meta(description="Whether it was planned, and nothing of it was applied yet")
+    ] = False
     error_share: Annotated[
         float | None,
         Meta(

@@ -216,6 +216,9 @@ class TerraformKind(ServiceKind[Terraform]):
         is_kept = isinstance(query, TerraformRemoval | UninstallQuery) and query.force_terraform_action
         return "" if is_kept else DESTROY
 
+    async def is_only_planned(self, ctx: Context, service: Row) -> bool:
+        return await last_run(ctx, service, has_succeeded=True) is None
+
     async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
         return await self._fetch(ctx, build_input)
 

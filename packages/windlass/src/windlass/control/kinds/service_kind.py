@@ -224,6 +224,10 @@ class ServiceKind(Generic[S]):
         word in capital letters is shown to clients."""
         return ""
 
+    async def is_only_planned(self, ctx: Context, service: Row) -> bool:
+        """Returns whether each successful deployment of a service changed nothing, such as a plan."""
+        return False
+
     async def prepare_removal(
         self, ctx: Context, build_input: BuildInput, sub_action: str
     ) -> tuple[BuiltArtifact, Workload] | None:

@@ -8,7 +8,7 @@ from windlass.base.clock import stamp
 from windlass.base.fair_share import FairShare
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
-from windlass.control.records.deployments import version_of
+from windlass.control.records.deployments import particulars, version_of
 from windlass.control.records.links import links_of
 from windlass.control.records.reachability import status_as_reachable
 from windlass.control.records.shown_deployments import shown_instances, shown_state
@@ -16,10 +16,12 @@ from windlass.control.request.paths import target
 from windlass.control.request.permissions import Visibility
 from windlass.control.request.reading import paging, slice_of
 from windlass.core.declare.document import Document
+from windlass.core.declare.registry import sub_actions_of
 from windlass.core.declare.stored import NamedDocument
+from windlass.core.deploy.states import State
 from windlass.families.environment import EnvironmentShown
 from windlass.families.organization import ServicesQuery
-from windlass.store import Row
+from windlass.store import Row, StatusRow
 
 
 class ServicePlace(Struct, frozen=True):
@@ -95,6 +97,7 @@ async def _document_of(ctx: Context, call: Call, place: ServicePlace, ancestors:
         "version": await version_of(source, status.serving),
         **shown_instances(status),
         "lacks_port": bool(status.serving and own.automatic_port and not own.ports and not own.process),
+        "only_planned": await _is_only_planned(ctx, service, status),
         "error_share": ctx.usage.error_share(service.id, ctx.clock.now()),
         "service_type": ctx.registry[service.family].enum_value,
         "description": own.description,
@@ -110,3 +113,15 @@ async def _document_of(ctx: Context, call: Call, place: ServicePlace, ancestors:
     if status.deployed_at is not None:
         shown["last_deployment_date"] = stamp(status.deployed_at)
     return shown
+
+
+async def _is_only_planned(ctx: Context, service: Row, status: StatusRow) -> bool:
+    """Returns whether nothing of a service was applied yet. All its deployments are only read if the last one
+    was a part, such as a plan."""
+    parts = sub_actions_of(ctx.registry[service.family])
+    if not parts or status.state != State.DEPLOYED or not status.deployment:
+        return False
+    last = await ctx.store.reads.deployments.get(status.deployment)
+    if last is None or particulars(last).sub_action not in parts:
+        return False
+    return await ctx.kinds[service.family].is_only_planned(ctx, service)

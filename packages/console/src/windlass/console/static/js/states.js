@@ -30,11 +30,15 @@ const MANY_ERRORS = 0.5;
 /** The kind of a service in a list. One that runs but has no port, or answers most requests with errors, needs attention, too. */
 export function serviceKind(service) {
   const kind = kindOf(service.state, { instances: service.instances, ready: service.ready_instances });
+  if (kind === "ok" && service.only_planned) return "off";
   return kind === "ok" && (service.lacks_port || hasManyErrors(service)) ? "warn" : kind;
 }
 
 /** Icon and word of a service in a list. */
-export const serviceBadge = (service) => badge(seenState(service), serviceKind(service), service.service_type, service.lacks_port && words.states.UNREACHED);
+export const serviceBadge = (service) => service.only_planned && service.state === "RUNNING" ? plannedBadge() : badge(seenState(service), serviceKind(service), service.service_type, service.lacks_port && words.states.UNREACHED);
+
+/** Icon and word of a service of which nothing was applied yet. */
+export const plannedBadge = () => h("span", { class: "state off" }, stateIcon("off"), words.kinds.TERRAFORM.planned);
 
 /** Whether Windlass was to choose the port of a running service, and found none, so that nothing reaches it. */
 export const lacksPort = ({ automatic_port: isAutomatic, ports, process }, state) => OK.has(state) && isAutomatic && !ports?.length && !process;
@@ -42,7 +46,8 @@ export const lacksPort = ({ automatic_port: isAutomatic, ports, process }, state
 export const hasManyErrors = ({ error_share: share }) => share >= MANY_ERRORS;
 
 /** The word for the state of a service, or of anything else that has a state. */
-export const stateOf = ({ state, sleeping, service_type: type = "" }) => {
+export const stateOf = ({ state, sleeping, service_type: type = "", only_planned: isPlanned = false }) => {
+  if (isPlanned && state === "RUNNING") return words.kinds.TERRAFORM.planned;
   const seen = seenState({ state, sleeping });
   return words.kinds[type]?.states[seen] || words.states[seen] || words.readable(seen).toLowerCase();
 };

@@ -11,7 +11,7 @@ import { button, confirm, copyButton, head, menu, outside, stale, tabs } from ".
 import { TABS } from "../routes.js";
 import { act, commitLine, deploy, enterOrganizationOf, onlyLooks, remove, rollBack, willOf } from "../services.js";
 import { crumbs } from "../shell.js";
-import { badge, isBusy, kindOf, lacksPort, seenState, stateIcon } from "../states.js";
+import { badge, isBusy, kindOf, lacksPort, plannedBadge, seenState } from "../states.js";
 import { words } from "../words.js";
 
 export async function load(place) {
@@ -85,7 +85,7 @@ function present(state) {
     lacksPort(state.service, status.state)
       ? badge(status.state, "warn", "", words.states.UNREACHED)
       : state.has("plan") && status.state === "RUNNING" && deployments.length < 20 && !deployments.some((deployment) => deployment.status === "SUCCEEDED" && !onlyLooks(deployment))
-        ? h("span", { class: "state off" }, stateIcon("off"), words.kinds.TERRAFORM.planned)
+        ? plannedBadge()
       : badge(seenState(status), kindOf(status.state, { instances: status.instances, ready: status.ready_instances }), state.service.service_type),
     address && h("span", { class: "address" }, outside(address.url, address.url.replace(/^https?:\/\//, "")), copyButton(address.url)),
     address?.remark && h("span", { class: "muted" }, address.remark),
