@@ -102,6 +102,20 @@ async def cost_much(caller: Http2Caller) -> int:
     return 1
 
 
+def send_after_reset(data: Callable[[Http2Caller], bytes]) -> Callable[[Http2Caller], Awaitable[int]]:
+    """Frames for a stream that the server has reset may be on their way. They are read and ignored."""
+
+    async def attack(caller: Http2Caller) -> int:
+        await caller.send(caller.head(1, head_of("/", "POST"), ends=False))
+        await caller.grant(1, 0)
+        await caller.said(1)
+        for _ in range(TIMES):
+            await caller.send(data(caller))
+        return 3
+
+    return attack
+
+
 FLOODS: dict[str, tuple[Callable[[Http2Caller], Awaitable[int]], dict[str, Any]]] = {
     "rapid reset": (reset_rapidly, RESETS),
     "resets by empty window updates": (
@@ -131,6 +145,8 @@ FLOODS: dict[str, tuple[Callable[[Http2Caller], Awaitable[int]], dict[str, Any]]
     "window updates": (repeat(frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\x01")), CONTROL),
     "empty DATA": (send_empty_data, CONTROL),
     "empty CONTINUATION": (continue_with_nothing, CONTROL),
+    "heads after a reset": (send_after_reset(lambda caller: caller.head(1, head_of())), CONTROL),
+    "empty DATA after a reset": (send_after_reset(lambda caller: frame(DATA, END_STREAM, 1)), CONTROL),
 }
 
 
@@ -164,6 +180,38 @@ async def is_served(town: Town) -> None:
     await town.shop(await town.instance())
     async with caller_of(town) as caller:
         assert (await caller.ask(1)).status == 200
+
+
+@pytest.mark.parametrize("limits", [Http2Limits(), Http2Limits(**CONTROL)])
+async def test_windows_that_grow_byte_by_byte_end_the_connection(limits: Http2Limits) -> None:
+    """Each of them would permit further ones, because DATA follows. The second is the control."""
+    async with make_http2_town(limits) as town:
+
+        async def much(heard: Heard) -> None:
+            heard.out.write(reply(b"x" * 1_000_000))
+
+        await town.shop(await town.instance(answer=much))
+        async with caller_of(town, takes=False) as caller:
+            await caller.send(caller.head(1, head_of()))
+            await caller.grant(1, 1_000_000)
+            await caller.until(lambda: len(caller.so_far(1).body) == 65_535)
+            for _ in range(TIMES):
+                await caller.grant(0, 1)
+            if limits.control_frames != FREE:
+                assert await caller.end() == CALM
+            else:
+                await caller.until(lambda: len(caller.so_far(1).body) == 65_535 + TIMES)
+
+
+async def test_clients_with_small_windows_get_large_answers() -> None:
+    async with make_http2_town() as town:
+
+        async def much(heard: Heard) -> None:
+            heard.out.write(reply(b"x" * 1_000_000))
+
+        await town.shop(await town.instance(answer=much))
+        async with caller_of(town, settings={4: 500}) as caller:
+            assert len((await caller.ask(1)).body) == 1_000_000
 
 
 async def test_goaways_are_no_way_to_go_on() -> None:

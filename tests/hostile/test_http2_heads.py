@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.routers.http2_caller import (
+    CONTINUATION,
     DATA,
     END_STREAM,
     HEADERS,
@@ -30,7 +31,9 @@ from tests.gateway.routers.http2_caller import (
 from tests.gateway.routers.town import SHOP, Instance, Town, until
 from windlass.routers.builtin import http2_heads
 from windlass.routers.builtin.hpack import encode_field
-from windlass.routers.builtin.http2_connection import Http2Connection
+from windlass.routers.builtin.http2_connection import _WORK_PER_TURN, Http2Connection
+from windlass.routers.builtin.http2_frames import MAX_FRAME_BYTES, Http2Frame
+from windlass.routers.builtin.http2_limits import work_of
 
 SECOND = f"\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: {SHOP}\r\n\r\n"
 
@@ -181,6 +184,21 @@ async def test_trailers_cannot_become_fields_of_the_router(town: Town, shop: Ins
         await caller.send(caller.head(stream, [(":path", "/other")]))
         assert (await caller.said(stream)).reset == PROTOCOL_ERROR
     assert [heard.body for heard in shop.heard] == []
+
+
+def test_fields_beyond_their_limit_are_not_read() -> None:
+    """1,000 of them fit into 1,000 bytes. The head is refused for those that are there."""
+    fields = [(b":method", b"GET"), (b":scheme", b"https"), (b":path", b"/"), (b":authority", b"shop")]
+    many = [*fields, *[(b"a", b"")] * 1000]
+    for most, lines in ((100, 102), (10_000, 1001)):
+        assert http2_heads.request_head(many, has_body=False, most=most).text.count(b"\r\n") == lines
+
+
+@pytest.mark.parametrize("kind", [HEADERS, CONTINUATION])
+def test_a_large_header_block_takes_the_rest_of_a_turn(kind: int) -> None:
+    """In the Huffman code, 16 KiB take two milliseconds."""
+    assert work_of(Http2Frame(kind, 0, 1, bytes(MAX_FRAME_BYTES))) >= _WORK_PER_TURN
+    assert work_of(Http2Frame(DATA, 0, 1, bytes(MAX_FRAME_BYTES))) == 1
 
 
 async def test_cookies_arrive_as_one_field_and_forged_fields_not_at_all(town: Town, shop: Instance) -> None:

@@ -10,13 +10,18 @@ from typing import Any, cast
 
 import pytest
 
+from tests.free_ports import free_port
 from tests.gateway.routers.test_organization_shares import UPGRADE, answer_nothing
 from tests.gateway.routers.town import SHOP, Caller, Heard, Town, make_town, request, route, until
 from windlass.base.http_in.bounds import Bounds
 from windlass.base.http_in.connections import ConnectionTable
 from windlass.routers.builtin.client_socket import GatewaySocket
-from windlass.routers.builtin.large_heads import MAX_LARGE_HEADS_BYTES
+from windlass.routers.builtin.memory_shares import MAX_LARGE_HEADS_BYTES, MAX_WAITING_BYTES
 from windlass.routers.builtin.pipes import Pipe
+from windlass.routers.builtin.requests import _known_tokens, check_headers
+from windlass.routers.builtin.retries import MAX_KEPT_BYTES
+from windlass.routers.builtin.route_rules import client_address
+from windlass.routers.router import Absence, Endpoint, Listen
 
 CLIENTS = 20
 LIMIT = 512 * 1024
@@ -109,6 +114,124 @@ async def test_a_large_head_is_forgotten_after_its_answer(town: Town) -> None:
     assert town.router._shared.large_heads._left == MAX_LARGE_HEADS_BYTES
     assert (await caller.ask(request())).status == 200
     assert len(cast(Any, member)._fields.raw) > 10, "small ones are kept"
+
+
+BODY = b"x" * 40_000
+"""It comes together with its head, in one piece."""
+
+
+def client_of(town: Town) -> Any:
+    (client,) = town.router._shared.connections.members
+    return client
+
+
+async def test_a_request_that_cannot_be_repeated_is_forgotten_once_it_is_sent(town: Town) -> None:
+    hanging = await town.instance(answer=answer_nothing)
+    await town.shop(hanging)
+    caller = await town.caller()
+    await caller.send(request("/", "POST", body=BODY))
+    await until(lambda: hanging.heard)
+    assert client_of(town)._sent == b""
+
+
+async def test_large_requests_that_can_be_repeated_are_kept_only_while_there_is_room(town: Town) -> None:
+    kept = town.router._shared.kept_requests
+    hanging = await town.instance(answer=answer_nothing)
+    await town.shop(hanging)
+    for room, is_kept in ((MAX_KEPT_BYTES, True), (30_000, False)):
+        kept._left = room
+        hanging.heard.clear()
+        caller = await town.caller()
+        await caller.send(request("/", "PUT", body=BODY))
+        await until(lambda: hanging.heard)
+        size = len(client_of(town)._sent)
+        assert size > len(BODY) if is_kept else size == 0
+        assert kept._left == room - size
+        await caller.close()
+        await until(lambda: town.active() == 0)
+        assert kept._left == room
+
+
+async def test_large_requests_to_a_sleeping_service_are_held_only_while_there_is_room(town: Town) -> None:
+    """One organization leaves half of the room to others."""
+    shared = town.router._shared
+    town.router.wake_with(lambda service: True)
+    shared.waiting_requests._left = 5 * len(BODY)
+    await town.shop(absence=Absence.SLEEPING)
+    callers = [await town.caller() for _ in range(2)]
+    for number, caller in enumerate(callers):
+        await caller.send(request("/", "POST", body=BODY))
+        await until_active(town, number + 1)
+    assert (await town.ask(request("/", "POST", body=BODY))).status == 503
+    small = await town.caller()
+    await small.send(request())
+    await until_active(town, 3)
+    await town.shop(await town.instance())
+    for caller in (small, *callers):
+        assert (await caller.said()).status == 200
+    assert shared.waiting_requests._left == 5 * len(BODY)
+    assert not shared.held._numbers
+
+
+async def test_large_requests_that_wait_for_a_connection_are_limited_in_total(
+    town: Town, deaf: Endpoint
+) -> None:
+    waiting = town.router._shared.waiting_requests
+    await town.router.set("shop", [route([deaf])])
+    caller = await town.caller()
+    await caller.send(request("/", "POST", body=BODY))
+    await until_active(town, 1)
+    assert waiting._left < MAX_WAITING_BYTES - len(BODY)
+    waiting._left = len(BODY)
+    assert (await town.ask(request("/", "POST", body=BODY))).status == 503
+    await until_active(town, 1)
+
+
+async def test_data_for_a_sleeping_tcp_service_is_held_only_while_there_is_room(town: Town) -> None:
+    waiting = town.router._shared.waiting_requests
+    waiting._left = room = 3 * len(BODY)
+    town.router.wake_with(lambda service: True)
+    port = free_port()
+    await town.router.reserve("shop", [Listen(port, local=True)])
+    tcp: dict[str, Any] = {"hosts": (), "kind": "tcp", "external": port}
+    await town.router.set("shop", [route(absence=Absence.SLEEPING, **tcp)])
+    first, second = await town.caller(port), await town.caller(port)
+    await first.send(BODY)
+    await until(lambda: waiting._left == room - len(BODY))
+    await second.send(BODY + BODY)
+    assert await second.rest() == b""
+    shop = await town.instance()
+    await town.router.set("shop", [route([shop.endpoint], **tcp)])
+    await until(lambda: waiting._left == room)
+    await first.close()
+    await until(lambda: town.active() == 0)
+    assert waiting._left == room
+
+
+def test_long_lists_of_tokens_are_not_remembered() -> None:
+    """Each of 64 KiB takes a megabyte."""
+
+    def read(name: bytes, tokens: bytes) -> None:
+        check_headers(b"\r\nHost: shop\r\n%b: %b\r\n\r\n" % (name, tokens), False, b"1.2.3.4", Bounds())
+
+    _known_tokens.cache_clear()
+    for name in (b"TE", b"Connection"):
+        read(name, b"trailers")
+        read(name, b",".join(b"%x" % number for number in range(9000)))
+    assert _known_tokens.cache_info().currsize == 1
+
+
+def test_long_addresses_that_a_proxy_names_are_not_looked_up() -> None:
+    """What is looked up is remembered."""
+    asked = []
+
+    def trusts(address: str) -> bool:
+        asked.append(address)
+        return True
+
+    fields = b"\r\nX-Forwarded-For: 1.1.1.1, %b, 2.2.2.2" % (b"x" * 1000)
+    assert client_address(fields, "10.0.0.1", trusts) == "x" * 1000
+    assert asked == ["10.0.0.1", "2.2.2.2"]
 
 
 async def test_buffers_of_a_connection_that_was_just_closed_are_not_counted() -> None:

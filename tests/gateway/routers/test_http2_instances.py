@@ -308,3 +308,15 @@ async def test_an_instance_that_reads_nothing_gets_no_endless_answers(town: Town
         instance.data_received((frame(PING, content=bytes(8)) + frame(SETTINGS)) * 25)
     assert raw.is_aborted is not is_read
     assert (raw.written > 1_000_000) is is_read
+
+
+async def test_the_end_of_a_request_enlarges_no_window(town: Town) -> None:
+    """An instance may make the window of the stream negative while only the end is to be sent."""
+    upstream: Any = NoUpstream()
+    instance = Http2Instance(town.router._shared, upstream)
+    instance.connection_made(UnreadTransport(is_read=True))
+    instance._stream, instance._has_end_to_send = 1, True
+    instance._window, instance._window_of_stream = 100, -50
+    instance._send_unsent()
+    assert not instance._has_end_to_send
+    assert (instance._window, instance._window_of_stream) == (100, -50)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.gateway.routers.exchanges import EMPTY_PORT
 from tests.gateway.routers.town import SHOP, Heard, Instance, Town, reply, request, route, until
-from windlass.routers.builtin.retries import MAX_KEPT_BODY_BYTES, RetryBudget
+from windlass.routers.builtin.retries import MAX_KEPT_BODY_BYTES, MAX_KEPT_BYTES, RetryBudget
 from windlass.routers.rules import RouteRetry, RouteRules
 
 ALL = ("5xx", "reset", "connect-failure", "retriable-4xx")
@@ -120,11 +120,11 @@ async def test_only_small_bodies_are_kept_for_a_retry(town: Town, pieces: int, h
         await asyncio.sleep(0.001)
     assert (await caller.said()).status == (200 if heard == 2 else 503)
     assert [len(each.body) for each in instance.heard] == [size] * heard
-    await until(lambda: town.router._shared.kept_bytes == 0)
+    await until(lambda: town.router._shared.kept_requests._left == MAX_KEPT_BYTES)
 
 
-async def test_bodies_are_kept_only_while_there_is_room(town: Town, monkeypatch) -> None:
-    monkeypatch.setattr("windlass.routers.builtin.client_attempts.MAX_KEPT_BYTES", 100)
+async def test_bodies_are_kept_only_while_there_is_room(town: Town) -> None:
+    town.router._shared.kept_requests._left = 100
     instance = await shop(town, failing(BUSY, FINE), times=1)
     caller = await town.caller()
     await caller.send(request("/", "PUT", SHOP, "Content-Length: 200"))

@@ -208,6 +208,7 @@ async def test_clients_that_leave_are_forgotten(town: SleepyTown):
 async def test_a_flood_to_one_organization_holds_a_limited_number_of_requests(town: SleepyTown, monkeypatch):
     """Others are held as before."""
     monkeypatch.setattr(held_requests, "MAX_HELD", 10)
+    town.router.trust(lambda network: True)
     await town.sleep(org="hostile")
     other = [route((), "other", (OTHER,), org="others", absence=Absence.SLEEPING)]
     await town.router.set("other", other)
@@ -223,11 +224,47 @@ async def test_a_flood_to_one_organization_holds_a_limited_number_of_requests(to
     assert (await one.said()).body == b"served"
 
 
+async def test_one_client_has_half_of_the_held_requests_of_an_organization(town: SleepyTown, monkeypatch):
+    monkeypatch.setattr(held_requests, "MAX_HELD", 10)
+    callers = await waiting(town, *[request()] * 5)
+    assert (await town.ask(request())).fields["retry-after"] == "10"
+    reader, out = await asyncio.open_connection("127.0.0.1", town.router.port, local_addr=("127.0.0.2", 0))
+    out.write(request())
+    await until(lambda: town.active() == 6)
+    await callers[0].close()
+    await until(lambda: town.active() == 5)
+    await waiting(town, request())
+    await town.shop(await town.instance())
+    assert await reader.readuntil(b"\r\n\r\n")
+    out.close()
+    await until(lambda: town.active() == 0)
+    held = town.router._shared.held
+    assert not held._numbers
+    assert not held._by_network
+
+
+async def test_a_request_that_fails_when_it_is_resumed_keeps_no_other_one_waiting():
+    resumed, reported = [], []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
+    held = held_requests.HeldRequests()
+    held.ask = lambda service: True
+
+    def fail() -> None:
+        raise ValueError("unexpected")
+
+    for resume in (fail, *[lambda: resumed.append(1)] * 40):
+        assert held.hold(held_requests.HeldRequest("shop", "own", "", resume, fail), 60)
+    held.release("shop")
+    await until(lambda: len(resumed) == 40)
+    assert len(reported) == 1, "the error is not hidden"
+
+
 async def test_a_service_is_woken_although_another_one_of_its_organization_holds_all_requests(
     town: SleepyTown, monkeypatch
 ):
     """The other one may take long to wake, or never do."""
     monkeypatch.setattr(held_requests, "MAX_HELD", 10)
+    town.router.trust(lambda network: True)
     await town.sleep(org="own")
     other = [route((), "other", (OTHER,), org="own", absence=Absence.SLEEPING)]
     await town.router.set("other", other)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,18 +15,6 @@ from windlass.routers.rules import RouteRules, RouteTimes
 
 CLIENTS = 30
 PATIENT = RouteRules(times=RouteTimes(connect=300))
-
-
-@pytest.fixture
-def deaf() -> Iterator[Endpoint]:
-    """An instance that listens and accepts nothing: the kernel drops what exceeds its queue."""
-    with socket.socket() as listening, socket.socket() as first, socket.socket() as second:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(0)
-        for connection in (first, second):
-            connection.setblocking(False)
-            connection.connect_ex(listening.getsockname())
-        yield Endpoint("127.0.0.1", listening.getsockname()[1])
 
 
 async def open_dials(town: Town, deaf: Endpoint, port: int, sent: bytes) -> Peer:

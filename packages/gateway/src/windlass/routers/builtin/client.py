@@ -18,7 +18,7 @@ from windlass.routers.builtin.challenge_answers import CHALLENGE_PREFIX, Challen
 from windlass.routers.builtin.client_attempts import SendingClient
 from windlass.routers.builtin.client_socket import BUSY, IDLE, LOST, PARTING, RequestPhase
 from windlass.routers.builtin.compression import AnswerCompression, CompressedBody
-from windlass.routers.builtin.large_heads import MAX_SMALL_HEAD_BYTES
+from windlass.routers.builtin.memory_shares import MAX_SMALL_HEAD_BYTES
 from windlass.routers.builtin.pages import ErrorPage
 from windlass.routers.builtin.pipes import Pipe, PipeEnd
 from windlass.routers.builtin.retries import Attempts
@@ -227,10 +227,12 @@ class ClientConnection(SendingClient):
             self._leave_instance(peer)
         if self._hold is not None:
             self._end_hold(self._hold)
+        self._sent = b""
+        if self._counted is not None:
+            self._drop_sent()
         self._upstream = self._peer = self._backend = None
         self._phase = then
         self._since = self._shared.now
-        self._sent = b""
         if self.attempts is not None:
             self._end_attempts(self.attempts)
         self._forget_large_head()
@@ -254,6 +256,7 @@ class ClientConnection(SendingClient):
         assert backend is not None
         assert peer is not None
         self.transport.write(head + remaining_data)
+        self._drop_sent()
         if self.attempts is not None:
             self._end_attempts(self.attempts)
         ours = PipeEnd(self.transport, paused=self._paused, blocked=self._blocked)

@@ -14,15 +14,17 @@ from windlass.routers.builtin import pages
 from windlass.routers.builtin.client_socket import BUSY
 from windlass.routers.builtin.held_requests import HeldRequest
 from windlass.routers.builtin.http2_instance import Http2Instance
+from windlass.routers.builtin.memory_shares import MAX_SMALL_REQUEST_BYTES, MemoryShares
 from windlass.routers.builtin.peers import InstanceConnection, Peer
 from windlass.routers.builtin.requests import IDEMPOTENT_METHODS
-from windlass.routers.builtin.retries import MAX_KEPT_BODY_BYTES, MAX_KEPT_BYTES, AttemptFailure, Attempts
+from windlass.routers.builtin.retries import MAX_KEPT_BODY_BYTES, AttemptFailure, Attempts
 from windlass.routers.builtin.route_rules import RouterPage
 from windlass.routers.builtin.shared_state import SharedState
 from windlass.routers.builtin.site_preferences import preferences_of
 from windlass.routers.builtin.table import Backend, Paths
 from windlass.routers.builtin.upstream import InstanceClient, Upstream
 
+_IDEMPOTENT_BEGINNINGS: Final = tuple(method + b" " for method in sorted(IDEMPOTENT_METHODS))
 _NO_ATTEMPTS: Final = Attempts()
 _PART_OF_LIMIT: Final = 0.9
 """The part of the time limit for an answer for which a request is held at most."""
@@ -30,7 +32,7 @@ _READING_METHODS: Final = frozenset({b"GET", b"HEAD"})
 
 
 class SendingClient(InstanceClient):
-    __slots__ = ("_backend", "_dial", "_dials", "_find", "_hold", "_peer")
+    __slots__ = ("_backend", "_counted", "_dial", "_dials", "_find", "_hold", "_peer")
 
     def __init__(
         self, shared_state: SharedState, find_paths: Callable[[bytes], Paths | None], port: int
@@ -47,6 +49,8 @@ class SendingClient(InstanceClient):
         the present attempt."""
         self._hold: HeldRequest | None = None
         """Set while the request waits for a sleeping service."""
+        self._counted: tuple[MemoryShares, int] | None = None
+        """Where the bytes of `_sent` are counted, and how many, if they are."""
 
     # Left to `client`
 
@@ -70,6 +74,11 @@ class SendingClient(InstanceClient):
             if not upstream.transport.is_closing():
                 self._send_over(upstream)
                 return
+        if not self._may_wait():
+            self._peer = None
+            peer.ended()
+            self._fail(pages.too_many_connections())
+            return
         shared = self._shared
         self._dials = number = self._dials + 1
 
@@ -117,29 +126,67 @@ class SendingClient(InstanceClient):
         if self.attempts is not None:
             self._limit_attempt(self.attempts)
         upstream.carry(self, self._sent)
+        if len(self._sent) > MAX_SMALL_REQUEST_BYTES:
+            self._choose_keeping()
         if not self.whole:
             if self._held.held or self._is_behind():  # arrived while the connection was being made
                 self._read_body(self._held.take())
             self.choose_reading()
 
     def _pass_on(self, data: bytes) -> None:
-        self._sent = b"" if self.attempts is None else self._keep(self.attempts, data)
+        if self.attempts is not None and self._keeps(self.attempts, len(data)):
+            self._sent += data
+        else:
+            self._drop_sent()
         assert self._upstream is not None
         self._upstream.write(data)
 
-    def _keep(self, attempts: Attempts, data: bytes) -> bytes:
-        """Returns all that was sent of a request, if it is small and may be sent once more."""
-        sent, shared = self._sent, self._shared
-        if (
+    # Memory
+
+    def _may_wait(self) -> bool:
+        """Returns whether there is room for the request until it is sent."""
+        size = len(self._sent)
+        if size <= MAX_SMALL_REQUEST_BYTES or self._counted is not None:
+            return True
+        if self._count(self._shared.waiting_requests, size):
+            return True
+        self._shared.connections.refuse("503, large requests that wait")
+        return False
+
+    def _choose_keeping(self) -> None:
+        """Called when a large request is sent. Keeps it only if it may be repeated, and if there is room."""
+        sent = self._sent
+        self._drop_sent()
+        if _is_idempotent(sent) and self._count(self._shared.kept_requests, len(sent)):
+            self._sent = sent
+
+    def _keeps(self, attempts: Attempts, size: int) -> bool:
+        """Returns whether so many further bytes of a request are kept: if it is small and may be sent once
+        more."""
+        return (
             attempts.keeps_bodies
-            and _is_idempotent(sent)
-            and len(sent) + len(data) <= MAX_KEPT_BODY_BYTES
-            and shared.kept_bytes + len(data) <= MAX_KEPT_BYTES
-        ):
-            attempts.kept += len(data)
-            shared.kept_bytes += len(data)
-            return sent + data
-        return b""
+            and _is_idempotent(self._sent)
+            and len(self._sent) + size <= MAX_KEPT_BODY_BYTES
+            and self._count(self._shared.kept_requests, size)
+        )
+
+    def _count(self, shares: MemoryShares, size: int) -> bool:
+        backend = self._backend
+        assert backend is not None
+        if not shares.take(backend.organization, size):
+            return False
+        before = self._counted[1] if self._counted is not None else 0
+        self._counted = shares, before + size
+        return True
+
+    def _drop_sent(self) -> None:
+        """Forgets what was sent of the request, which can no longer be repeated."""
+        self._sent = b""
+        if self._counted is not None:
+            shares, size = self._counted
+            self._counted = None
+            assert self._backend is not None
+            shares.give_back(self._backend.organization, size)
 
     # A sleeping service
 
@@ -165,11 +212,12 @@ class SendingClient(InstanceClient):
             self._fail(pages.waking(backend.title, reloads=may_reload))
             self._advance()
 
-        self._hold = HeldRequest(backend.route.service, backend.organization, resume, give_up)
-        if held.hold(self._hold, seconds):
+        network = "" if self._shared.connections.trusts(self.network) else self.network
+        self._hold = HeldRequest(backend.route.service, backend.organization, network, resume, give_up)
+        if held.hold(self._hold, seconds) and self._may_wait():
             self.choose_reading()
         else:
-            self._hold = None
+            self._end_hold(self._hold)
             self._fail(pages.asleep(backend.title, reloads=may_reload))
 
     def _end_hold(self, held_request: HeldRequest) -> None:
@@ -295,9 +343,8 @@ class SendingClient(InstanceClient):
     def _end_attempts(self, attempts: Attempts) -> None:
         """Called at the end of a request that has further attempts."""
         attempts.wait(None)
-        self._shared.kept_bytes -= attempts.kept
         self.attempts = None
 
 
 def _is_idempotent(request: bytes) -> bool:
-    return request.partition(b" ")[0] in IDEMPOTENT_METHODS
+    return request.startswith(_IDEMPOTENT_BEGINNINGS)

@@ -12,7 +12,7 @@ from windlass.base.http_in.bounds import CHUNKS_AT_ONCE
 from windlass.base.http_in.heads import REQUEST_LINE, check_authority, parse_line
 from windlass.base.http_in.wire import HEAD_END, Bad
 from windlass.routers.builtin.client_socket import BUSY, IDLE, GatewaySocket
-from windlass.routers.builtin.large_heads import MAX_SMALL_HEAD_BYTES
+from windlass.routers.builtin.memory_shares import MAX_SMALL_HEAD_BYTES
 from windlass.routers.builtin.requests import Fields, check_headers
 from windlass.routers.builtin.shared_state import SharedState
 

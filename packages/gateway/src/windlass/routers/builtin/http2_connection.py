@@ -30,7 +30,7 @@ from windlass.routers.builtin.http2_frames import (
     without_padding,
 )
 from windlass.routers.builtin.http2_heads import request_head, trailer_lines
-from windlass.routers.builtin.http2_limits import FrameAllowance, cost_of_control_frame
+from windlass.routers.builtin.http2_limits import FrameAllowance, FreeFrames, cost_of_control_frame, work_of
 from windlass.routers.builtin.http2_stream import STREAM_WINDOW_BYTES, StreamClient, StreamTransport
 from windlass.routers.builtin.requests import Fields
 from windlass.routers.builtin.shared_state import SharedState
@@ -44,8 +44,6 @@ _CLOSED_STREAMS: Final = 256
 _MAX_BYTES_AT_ONCE: Final = 64 * 1024
 """Number of bytes that are sent together."""
 _WORK_PER_TURN: Final = 64
-_REQUEST_WORK: Final = 4
-"""The work of a frame that opens a stream. That of each other frame is 1."""
 _GOODBYE_SECONDS: Final = 1.0
 """Time in which a client learns that the connection ends, and what it has sent until then is answered."""
 _SPARE_FIELDS: Final = 8
@@ -132,8 +130,7 @@ class Http2Connection(asyncio.Protocol):
         """Whether received frames wait for a later turn of the event loop."""
         self._resets = FrameAllowance(limits.resets, limits.resets_per_second, now)
         self._control = FrameAllowance(limits.control_frames, limits.control_frames_per_second, now)
-        self._free_frames = 0
-        """Number of WINDOW_UPDATE and PING frames that are not counted."""
+        self._free_frames = FreeFrames(limits.free_frames_per_data_frame)
         self._window_left = frames.DEFAULT_WINDOW
         self._granted = 0
         # Streams
@@ -278,10 +275,10 @@ class Http2Connection(asyncio.Protocol):
             if self.is_blocked:  # heads have no windows
                 self._shared.connections.unsent(self, self.transport.get_write_buffer_size())
 
-    def send_data(self, data: bytes, size: int) -> None:
-        """Sends a DATA frame with a content of this size."""
+    def send_data(self, data: bytes, size: int, *, is_cut: bool) -> None:
+        """Sends a DATA frame with a content of this size. `is_cut`: the windows permit no more now."""
         self.window -= size
-        self._free_frames += self.limits.free_frames_per_data_frame
+        self._free_frames.note_data(size, is_cut=is_cut)
         self.send(data)
 
     def _flush(self) -> None:
@@ -299,7 +296,8 @@ class Http2Connection(asyncio.Protocol):
         for stream in list(self._waiting):
             if self.is_blocked:
                 break
-            stream.send_unsent()
+            if self.window > 0 or not stream.get_write_buffer_size():
+                stream.send_unsent()
 
     def grant(self, size: int) -> None:
         """Grants the client a new window for this many bytes that instances have taken."""
@@ -332,7 +330,7 @@ class Http2Connection(asyncio.Protocol):
                 received = self._received.next()
                 if received is None:
                     break
-                left -= _REQUEST_WORK if received.kind == frames.HEADERS else 1
+                left -= work_of(received)
                 self._incomplete_since = self._incomplete_since if self._block_stream else 0.0
                 self._handle(received)
             else:
@@ -377,9 +375,7 @@ class Http2Connection(asyncio.Protocol):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many control frames")
 
     def _take_useful_control(self, received: Http2Frame) -> None:
-        if self._free_frames > 0:
-            self._free_frames -= 1
-        else:
+        if not self._free_frames.take():
             self._take_control(received)
 
     def _reset(self, id: int, fault: StreamFault) -> None:
@@ -443,19 +439,20 @@ class Http2Connection(asyncio.Protocol):
             if not is_last:
                 raise StreamFault(ErrorCode.PROTOCOL_ERROR, "trailers do not end the stream")
             stream.end_request(trailer_lines(fields))
-        elif id > self._highest:
-            if id <= self._last:
-                self._highest = id
-                self._open(id, fields, is_last=is_last)
-        elif self._closed.get(id) is None:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the numbers of streams do not grow")
-        elif not self._closed[id]:
+        elif self._highest < id <= self._last:
+            self._highest = id
+            self._open(id, fields, is_last=is_last)
+        elif id > self._last or self._closed.get(id):  # on its way when this side left, or reset the stream
+            self._take_control(received)
+        elif id in self._closed:
             raise ConnectionFault(ErrorCode.STREAM_CLOSED, "HEADERS in a closed stream")
+        else:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the numbers of streams do not grow")
 
     def _open(self, id: int, fields: Sequence[Field], *, is_last: bool) -> None:
         if len(self._streams) >= self.limits.streams:
             raise StreamFault(ErrorCode.REFUSED_STREAM, "too many streams")
-        head = request_head(fields, has_body=not is_last)
+        head = request_head(fields, has_body=not is_last, most=self.bounds.fields)
         client = StreamClient(self._shared, self._find, self._port, self)
         if self._spare:
             client.take_fields(self._spare.pop())
@@ -484,6 +481,8 @@ class Http2Connection(asyncio.Protocol):
         if stream is not None:
             stream.receive(data, size, is_last=is_last)
             return
+        if not data and is_last:
+            self._take_control(received)
         self.grant(size)
         self._check_stream(received, may_be_closed=self._closed.get(received.stream, False))
 

@@ -40,8 +40,9 @@ class StreamHead(NamedTuple):
     """The length of the body, or `UNKNOWN_LENGTH`."""
 
 
-def request_head(fields: Sequence[Field], *, has_body: bool) -> StreamHead:
-    """Raises StreamFault if the request is not valid."""
+def request_head(fields: Sequence[Field], *, has_body: bool, most: int) -> StreamHead:
+    """Raises StreamFault if the request is not valid. Of a request with more than `most` fields, which is
+    refused as on HTTP/1, it returns only the first ones."""
     pseudo: dict[bytes, bytes] = {}
     lines: list[bytes] = []
     cookies: list[bytes] = []
@@ -53,6 +54,8 @@ def request_head(fields: Sequence[Field], *, has_body: bool) -> StreamHead:
                 raise _malformed("a pseudo-header field is unknown, repeated, or after another field")
             pseudo[name] = value
             continue
+        if len(lines) > most:
+            break
         check_field(name, value)
         if name == b"cookie":
             cookies.append(value)

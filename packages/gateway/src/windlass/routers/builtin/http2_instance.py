@@ -371,8 +371,9 @@ class Http2Instance(asyncio.Protocol):
                 break
             piece = bytes(unsent[:size])
             del unsent[:size]
-            self._window -= size
-            self._window_of_stream -= size
+            if size > 0:  # a window may be negative while only the end is to be sent
+                self._window -= size
+                self._window_of_stream -= size
             is_last = self._has_end_to_send and not unsent
             self._has_end_to_send = self._has_end_to_send and not is_last
             self._raw.write(frame(frames.DATA, frames.END_STREAM if is_last else 0, self._stream, piece))

@@ -10,8 +10,18 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.routers.builtin.http2_frames import CONTINUATION, HEADERS, Http2Frame
+
 _BYTES_PER_FURTHER_UNIT: Final = 64
 """A control frame costs one more for each of this many bytes."""
+_REQUEST_WORK: Final = 4
+"""The work of a frame that opens a stream. That of each other frame is 1."""
+_BLOCK_BYTES_PER_WORK: Final = 256
+"""Header blocks take one more for each of this many bytes: a thousand fields fit into some of them."""
+_MAX_FREE_FRAMES: Final = 4096
+_MIN_USEFUL_BYTES: Final = 256
+"""Size of a DATA frame that permits frames which are not counted. A smaller one does so if nothing else of
+the answer is left: otherwise, a client could grant windows byte by byte for ever."""
 
 
 class Http2Limits(Struct, frozen=True, kw_only=True):
@@ -52,5 +62,34 @@ class FrameAllowance:
         return self._left >= 0
 
 
+class FreeFrames:
+    """The number of WINDOW_UPDATE and PING frames that are not counted."""
+
+    __slots__ = ("_left", "_per_data_frame")
+
+    def __init__(self, per_data_frame: int) -> None:
+        self._left, self._per_data_frame = 0, per_data_frame
+
+    def note_data(self, size: int, *, is_cut: bool) -> None:
+        """Called for each DATA frame of an answer. `is_cut`: the windows of the client permit no more now."""
+        if not is_cut or size >= _MIN_USEFUL_BYTES:
+            self._left = min(self._left + self._per_data_frame, _MAX_FREE_FRAMES)
+
+    def take(self) -> bool:
+        if not self._left:
+            return False
+        self._left -= 1
+        return True
+
+
 def cost_of_control_frame(size: int) -> int:
     return 1 + size // _BYTES_PER_FURTHER_UNIT
+
+
+def work_of(received: Http2Frame) -> int:
+    """Returns how much of a turn of the event loop a frame takes."""
+    if received.kind == HEADERS:
+        return _REQUEST_WORK + len(received.content) // _BLOCK_BYTES_PER_WORK
+    if received.kind == CONTINUATION:
+        return 1 + len(received.content) // _BLOCK_BYTES_PER_WORK
+    return 1

@@ -300,7 +300,8 @@ class StreamTransport:
             if len(data) == self._left and self._takes_at_once(len(data)):
                 self._is_ended = True
                 self.window -= len(data)
-                self._connection.send_data(head + frame(DATA, END_STREAM, self._id, data), len(data))
+                last = frame(DATA, END_STREAM, self._id, data)
+                self._connection.send_data(head + last, len(data), is_cut=False)
                 self._finish()
                 return
             self._connection.send(head)
@@ -342,7 +343,8 @@ class StreamTransport:
             is_last = self._is_ended and not unsent and not self._trailers
             self.window -= size
             self._note_progress(size)
-            connection.send_data(frame(DATA, END_STREAM if is_last else 0, self._id, piece), size)
+            data = frame(DATA, END_STREAM if is_last else 0, self._id, piece)
+            connection.send_data(data, size, is_cut=bool(unsent))
             if is_last:
                 self._finish()
                 return

@@ -55,11 +55,15 @@ class PipeEnd(asyncio.Protocol):
         if other is None:
             # Not already in connection_made, because uvloop starts reading after that in any case.
             self._ahead += data
+            self.note_ahead(len(data))
             if not (self.paused or self.transport.is_closing()):
                 self.paused = True
                 self.transport.pause_reading()
         elif not other.lost:
             other.transport.write(data)
+
+    def note_ahead(self, size: int) -> None:
+        """Called after so many bytes were received before the other end was connected."""
 
     def pause_writing(self) -> None:
         self.blocked = True
@@ -191,6 +195,7 @@ class Caller(PipeEnd, BusyConnection):
     __slots__ = (
         "_active",
         "_backend",
+        "_counted",
         "_dial",
         "_entry",
         "_find",
@@ -213,6 +218,8 @@ class Caller(PipeEnd, BusyConnection):
         self._find = find_backend
         self._backend = find_backend()
         self._held: HeldRequest | None = None
+        self._counted = 0
+        """Number of received bytes that are counted while no instance has accepted the connection."""
         self._port = port
         self._entry: RequestEntry | None = None
         self._tried: list[Peer] = []
@@ -247,6 +254,7 @@ class Caller(PipeEnd, BusyConnection):
         self._shared.connections.remove(self)
         if self._pipe is None and self._active:
             self._active = False
+            self._give_back()
             self._note_end()
             if self._held is not None:
                 self._shared.held.drop(self._held)
@@ -290,7 +298,10 @@ class Caller(PipeEnd, BusyConnection):
             self._backend = found
             self._try_next_peer()
 
-        self._held = HeldRequest(backend.route.service, backend.organization, resume, self.transport.close)
+        network = "" if self._shared.connections.trusts(self.network) else self.network
+        self._held = HeldRequest(
+            backend.route.service, backend.organization, network, resume, self.transport.close
+        )
         return self._shared.held.hold(self._held, self._shared.bounds.wake_seconds)
 
     def _try_another(self, peer: Peer) -> None:
@@ -305,7 +316,22 @@ class Caller(PipeEnd, BusyConnection):
             self._peer.ended()
             return
         assert self._backend is not None
+        self._give_back()
         Pipe(self._shared, self._peer, self, instance, self._note_end, self, self._backend.organization)
+
+    def note_ahead(self, size: int) -> None:
+        if not self._active or self._backend is None:
+            return
+        if self._shared.waiting_requests.take(self._backend.organization, size):
+            self._counted += size
+        else:
+            self._shared.connections.refuse("closed, much data that waits")
+            self.transport.abort()
+
+    def _give_back(self) -> None:
+        if self._counted and self._backend is not None:
+            self._shared.waiting_requests.give_back(self._backend.organization, self._counted)
+            self._counted = 0
 
     def _note_end(self) -> None:
         assert self._backend is not None

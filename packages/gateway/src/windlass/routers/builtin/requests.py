@@ -39,6 +39,8 @@ _INTERPRETED_FIELDS_PATTERN: Final = re.compile(
 _CHANGING_FIELDS: Final = frozenset(
     {b"Host:", b"host:", b"X-Request-Id:", b"x-request-id:", b"X-Forwarded-For:", b"x-forwarded-for:"}
 )
+_MAX_CACHED_VALUE_BYTES: Final = 64
+"""Size of a list of tokens that is remembered. Clients choose them: 64 lists with thousands would stay."""
 _KNOWN_CONNECTION_TOKENS: Final = frozenset({b"close", b"keep-alive", b"upgrade", b"te"})
 
 
@@ -196,7 +198,11 @@ def _set_upgrade(fields: Fields, meant: dict[bytes, bytes], tokens: frozenset[by
         fields.upgrade = wanted
 
 
-_tokens = lru_cache(64)(tokens_of)
+def _tokens(value: bytes) -> frozenset[bytes]:
+    return _known_tokens(value) if len(value) <= _MAX_CACHED_VALUE_BYTES else tokens_of(value)
+
+
+_known_tokens = lru_cache(64)(tokens_of)
 
 
 def _remove_fields(block: bytes, tokens: frozenset[bytes]) -> bytes:

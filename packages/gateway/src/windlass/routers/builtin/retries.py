@@ -17,7 +17,7 @@ from windlass.routers.rules import RouteRetry
 MAX_KEPT_BODY_BYTES: Final = 64 * 1024
 """Size of a request that is kept to be sent once more."""
 MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
-"""Size of all bodies that a router keeps for this purpose, in addition to what came with the heads."""
+"""Size of all large requests that a router keeps for this purpose."""
 _REQUESTS_PER_RETRY: Final = 5
 """Number of requests that permit a retry."""
 _RESERVED_RETRIES: Final = 10 * _REQUESTS_PER_RETRY
@@ -104,7 +104,6 @@ class Attempts:
         "_rules",
         "_timer",
         "_times_left",
-        "kept",
         "repeated",
         "target",
         "tried",
@@ -119,8 +118,6 @@ class Attempts:
         """Instances that have refused the connection or have failed."""
         self.repeated = False
         """Whether the request was repeated because its connection had closed before the answer."""
-        self.kept = 0
-        """Number of bytes that `SharedState.kept_bytes` counts for this request."""
         self._rules, self._budget = rules, budget
         self._times_left = rules.times if rules else 0
         self._pause = _FIRST_PAUSE

@@ -207,7 +207,7 @@ def client_address(fields: bytes, address: str, trusts: Callable[[str], bool]) -
         named = b",".join(match[1] for match in _FORWARDED_PATTERN.finditer(fields)).decode("latin-1")
         for word in reversed(named.split(",")):
             address = word.strip() or address
-            if not trusts(address):
+            if len(address) > _MAX_ADDRESS_LENGTH or not trusts(address):  # it remembers what it is asked
                 break
     return address
 

@@ -26,9 +26,10 @@ from windlass.routers.builtin.challenge_answers import CHALLENGE_PREFIX
 from windlass.routers.builtin.compression import Compressors
 from windlass.routers.builtin.held_requests import HeldRequests
 from windlass.routers.builtin.http2_limits import Http2Limits
-from windlass.routers.builtin.large_heads import LargeHeads
+from windlass.routers.builtin.memory_shares import MAX_LARGE_HEADS_BYTES, MAX_WAITING_BYTES, MemoryShares
 from windlass.routers.builtin.organization_shares import OrganizationShares
 from windlass.routers.builtin.peers import Peer
+from windlass.routers.builtin.retries import MAX_KEPT_BYTES
 from windlass.routers.builtin.service_log import ServiceLogs
 from windlass.routers.builtin.site_answers import SiteServer
 from windlass.routers.router import Endpoint
@@ -106,9 +107,11 @@ class SharedState:
         """Creates the answers of static sites."""
         self.files_sent = 0
         """Number of large files of static sites that are being sent."""
-        self.kept_bytes = 0
-        """Size of the bodies of requests that are kept to be sent once more."""
-        self.large_heads = LargeHeads()
+        self.large_heads = MemoryShares(MAX_LARGE_HEADS_BYTES)
+        self.waiting_requests = MemoryShares(MAX_WAITING_BYTES)
+        """The large requests that wait for a connection to an instance, or for a sleeping service."""
+        self.kept_requests = MemoryShares(MAX_KEPT_BYTES)
+        """The large requests that are kept to be sent once more."""
         self.held = HeldRequests()
         """The requests to sleeping services."""
         self.compressors = Compressors()
