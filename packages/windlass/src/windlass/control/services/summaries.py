@@ -145,7 +145,7 @@ async def list_environments_of_cluster(ctx: Context, call: Call) -> Reply:
             ClusterService(
                 id=service.id,
                 name=name_of(service),
-                type=ctx.kinds[service.family].service_type(service),
+                type=ctx.registry[service.family].enum_value,
             )
             for service in await services_of(ctx, source, env)
         ]
