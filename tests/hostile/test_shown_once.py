@@ -132,6 +132,7 @@ HARMLESS = {
     "secret_manager_accesses": "kept as it was sent, and answered",
     "missing_secrets": "the keys of those that a fork does not get",
     "own_secrets": "the names of those that init makes up",
+    "credentials": "the id and the name of those that a cluster names",
     "cloud_provider_credentials": "kept as it was sent, and answered",
 }
 

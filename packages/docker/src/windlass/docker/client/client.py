@@ -277,12 +277,14 @@ class Docker:
         connection if its engine is not verified: aiohttp neither closes nor keeps it if a trace fails."""
         if context.trace_request_ctx == _IDENTITY_REQUEST:
             return
+        is_verified = False
         try:
             await self._verify_engine_identity(session)
-        except BaseException:
-            self._version = ""
-            await self._transport.drop()
-            raise
+            is_verified = True
+        finally:
+            if not is_verified:
+                self._version = ""
+                await self._transport.drop()
 
     async def _verify_engine_identity(self, session: aiohttp.ClientSession) -> None:
         import aiohttp  # noqa: PLC0415 (as above)

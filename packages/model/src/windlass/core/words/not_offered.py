@@ -21,6 +21,17 @@ _BLUEPRINTS: Final = "Windlass has no catalogue of a vendor: deploy a container,
 _OPERATOR: Final = "Windlass connects to a cluster itself, and installs no operator or platform in it"
 _MANAGERS: Final = "Windlass keeps values of secrets itself, encrypted, and reads none from a secret manager"
 _MACHINES: Final = "Windlass makes no machines: bring a cluster that exists"
+_UPGRADES: Final = "Windlass upgrades no Kubernetes: upgrade the cluster with the tool that made it"
+_KUBECONFIGS: Final = (
+    "Values of secrets are never answered: change the field kubeconfig of the cluster, or read the file "
+    "where it was made"
+)
+_STOPPED_MACHINES: Final = "Windlass stops no machines: stop the environments of the cluster, or lock it"
+_ROUTES: Final = "Windlass makes no networks between machines, and so has no routes to change"
+_NAMES: Final = (
+    "Windlass manages no zone of a DNS provider: point a name at the server, and add it to a service as a "
+    "custom domain"
+)
 _GITHUB_APP: Final = (
     "A GitHub App is linked on a page of its vendor, and Windlass has no such App: create a git token of the "
     "organization, which GitHub, GitLab, Gitea, Forgejo and Bitbucket give on their pages"
@@ -85,6 +96,7 @@ NOT_OFFERED: Final[Mapping[str, Sequence[str]]] = {
     _OPERATOR: (
         "GET /organization/{}/platformTemplate",
         "POST /organization/{}/platformTemplate/{}/{}/component/{}/resolve",
+        "GET /organization/{}/cluster/{}/installationHelmValues",
         "GET /organization/{}/cluster/{}/platformBinding",
         "PUT /organization/{}/cluster/{}/platformBinding",
         "POST /organization/{}/cluster/{}/platformBinding/component/{}/resolve",
@@ -105,6 +117,14 @@ NOT_OFFERED: Final[Mapping[str, Sequence[str]]] = {
     _LINKS: ("DELETE /database/{}/application/{}",),
     _ACCEPTING: ("POST /organization/{}/inviteMember/{}",),
     _ADDRESSES: ("GET /ips",),
+    _UPGRADES: ("POST /cluster/{}/upgrade",),
+    _KUBECONFIGS: (
+        "GET /organization/{}/cluster/{}/kubeconfig",
+        "PUT /organization/{}/cluster/{}/kubeconfig",
+    ),
+    _STOPPED_MACHINES: ("POST /organization/{}/cluster/{}/stop",),
+    _ROUTES: ("PUT /organization/{}/cluster/{}/routingTable",),
+    _NAMES: ("GET /cluster/{}/dnsProvider", "PUT /cluster/{}/dnsProvider"),
     _MACHINES: (
         *(f"GET /{provider}/clusterFeature" for provider in ("aws", "azure", "gcp", "scaleway")),
         "GET /aws/instanceType",

@@ -296,7 +296,7 @@ def _left_behind(services: Sequence[str]) -> str:
 
 @reads("cluster.status")
 async def status(ctx: Context, call: Call) -> Reply:
-    return Reply(encode(await _status_of(ctx, await target(ctx.store.reads, call))))
+    return Reply(encode(await status_of(ctx, await target(ctx.store.reads, call))))
 
 
 @reads("cluster.listStatus")
@@ -306,17 +306,17 @@ async def list_statuses(ctx: Context, call: Call) -> Reply:
     rows = await visible_below(source, call.actor, org, cluster)
     if rows is None:
         rows = await source.resources.of_parent(org.id, cluster.name)
-    statuses = await apply_to_each(partial(_status_of, ctx), rows)
+    statuses = await apply_to_each(partial(status_of, ctx), rows)
     return Reply(results([*map(encode, statuses)]))
 
 
 @reads("cluster.isReady")
 async def is_ready(ctx: Context, call: Call) -> Reply:
-    found = await _status_of(ctx, await target(ctx.store.reads, call))
+    found = await status_of(ctx, await target(ctx.store.reads, call))
     return Reply(encode(ClusterReadiness(is_ready=found.is_deployed and not found.cluster_lock)))
 
 
-async def _status_of(ctx: Context, row: Row) -> ClusterStatus:
+async def status_of(ctx: Context, row: Row) -> ClusterStatus:
     place = await ctx.places.at(row.id)
     message = place.refusal
     if place.is_connected and place.elsewhere is None:
