@@ -156,6 +156,31 @@ async def test_a_program_that_listens_nowhere_has_the_reason_noted_once(engine):
     assert str(failure).startswith("Look at the log: web was not healthy after 0 seconds: it does not answer")
 
 
+@pytest.mark.parametrize(
+    ("look_seconds", "pause"), [(0.0, 0.1), (0.001, 0.1), (0.002, 0.2), (0.01, 1.0), (5.0, 1.0)]
+)
+def test_pauses_are_short_while_looks_are_cheap(look_seconds: float, pause: float):
+    assert readiness.longest_pause(look_seconds) == pause
+
+
+async def test_a_late_start_is_noticed_after_a_short_pause(engine, monkeypatch):
+    """Without the limit, the pauses before 60 looks are minutes."""
+    looks: list[float] = []
+
+    def limit(look_seconds: float) -> float:
+        looks.append(look_seconds)
+        if len(looks) == 60:
+            engine.probes.problem = ""
+        return 0.001
+
+    monkeypatch.setattr(readiness, "longest_pause", limit)
+    web = program(patience=3600)
+    await engine.apply(web, 1)
+    await ReadinessWait(engine, SystemClock(), web, 1).run()
+    assert len(looks) == 60
+    assert all(seconds >= 0 for seconds in looks)
+
+
 def test_a_readiness_wait_is_logged_after_10_and_given_up_after_20_seconds():
     assert (readiness.SURE_AFTER, readiness.NOTED_AFTER, readiness.WRONG_PORT_TIMEOUT) == (3.0, 10.0, 20.0)
 

@@ -27,6 +27,10 @@ FIRST_PAUSE: Final = 0.005
 MAX_PAUSE: Final = 1.0
 _PAUSE_GROWTH: Final = 1.25
 """So that a start is noticed within a quarter of the time that it took."""
+_PAUSE_PER_LOOK: Final = 100
+"""The pause is not longer than this many looks take: visitors of a service that is being woken wait for the
+end of it. On a busy machine looks take longer, and so do pauses."""
+_SHORTEST_LIMIT: Final = 0.1
 _LOOKS_FOR_REASON: Final = 100
 _ENDED_WELL: Final = "exited with code 0"
 NOTED_AFTER: Final = 10.0
@@ -76,15 +80,17 @@ class ReadinessWait:
         """Waits until all copies are ready. Raises NotReady if a copy has ended, if the copies cannot become
         ready, or if the time limit has passed."""
         began, pause = time.monotonic(), FIRST_PAUSE
-        deadline = began + self._workload.patience
+        deadline, looked_at = began + self._workload.patience, began
         while self._count and (obstacle := await self._obstacle(deadline)):
-            waited = time.monotonic() - began
+            now = time.monotonic()
+            waited, limit = now - began, longest_pause(now - looked_at)
             if began + waited > deadline:
                 raise NotReady(await self._failure(obstacle))
             if self._workload.ready and waited >= self._next_look:
                 await self._check_listeners(obstacle, waited)
+            pause = min(pause, limit)
             await asyncio.sleep(pause)
-            pause = min(pause * _PAUSE_GROWTH, MAX_PAUSE)
+            pause, looked_at = pause * _PAUSE_GROWTH, time.monotonic()
 
     async def _check_listeners(self, obstacle: Obstacle, waited_seconds: float) -> None:
         """Checks on which ports the program listens. Reports the remedy, and aborts the wait if a wrong port
@@ -196,6 +202,11 @@ class ReadinessWait:
             if self._passed[key] < probe.successes:
                 return Obstacle("its probe succeeds, but not often enough in a row yet")
         return None
+
+
+def longest_pause(look_seconds: float) -> float:
+    """Returns the longest pause after a look that has taken this long."""
+    return min(max(_PAUSE_PER_LOOK * look_seconds, _SHORTEST_LIMIT), MAX_PAUSE)
 
 
 def _early_end_message(name: str, reason: str) -> str:
