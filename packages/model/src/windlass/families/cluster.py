@@ -220,7 +220,7 @@ class ClusterStatus(Shown):
     reason: Literal["UNSPECIFIED", "MAINTENANCE"] = "UNSPECIFIED"
 
 
-class ClusterReadiness(Shown):
+class ClusterReadinessStatus(Shown):
     """Whether services can be deployed on a cluster."""
 
     is_ready: Annotated[bool, Meta(description="True if its engine answers and the cluster is not locked")]
@@ -367,7 +367,7 @@ cluster = Family(
         ),
         get(
             "isReady",
-            ClusterReadiness,
+            ClusterReadinessStatus,
             "Read whether services can be deployed on a cluster",
             id="getClusterReadiness",
             outside=True,

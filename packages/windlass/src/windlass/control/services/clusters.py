@@ -29,7 +29,7 @@ from windlass.core.declare.document import Document, merge_patched, replace_spec
 from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.deploy.states import State
-from windlass.families.cluster import Cluster, ClusterReadiness, ClusterShown, ClusterStatus, cluster
+from windlass.families.cluster import Cluster, ClusterReadinessStatus, ClusterShown, ClusterStatus, cluster
 from windlass.families.environment import environment
 from windlass.families.project_deployment_rule import project_deployment_rule
 from windlass.store import FIRST_PLACE, NO_SURROUNDINGS, Reads, Row, Tx, cluster_topic, queue_of, queues_of
@@ -313,7 +313,7 @@ async def list_statuses(ctx: Context, call: Call) -> Reply:
 @reads("cluster.isReady")
 async def is_ready(ctx: Context, call: Call) -> Reply:
     found = await status_of(ctx, await target(ctx.store.reads, call))
-    return Reply(encode(ClusterReadiness(is_ready=found.is_deployed and not found.cluster_lock)))
+    return Reply(encode(ClusterReadinessStatus(is_ready=found.is_deployed and not found.cluster_lock)))
 
 
 async def status_of(ctx: Context, row: Row) -> ClusterStatus:
