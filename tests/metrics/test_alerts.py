@@ -119,7 +119,7 @@ def states(*states: tuple[Mapping[str, str], Iterable[str]], folder: Path) -> tu
     """Has promtool compare the alerts that fire in each state with the expected ones."""
     tests = [firing(series, expected) for series, expected in states]
     file = folder / "test.yml"
-    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "5m", "tests": tests}))
     return promtool("test", "rules", str(file))
 
 
