@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import DOCUMENT
+from tests.browser.conftest import DOCUMENT, Watch
 from tests.browser.servers import Repository, Server
 
 pytestmark = pytest.mark.nightly
@@ -84,8 +84,9 @@ def test_the_job_form_shows_only_the_fields_of_the_chosen_source_and_schedule(
 
 
 def test_the_container_registry_form_shows_only_the_fields_of_its_kind(
-    server: Server, new_page: Callable[..., Page]
+    server: Server, new_page: Callable[..., Page], watch: Watch
 ) -> None:
+    watch.expected.append("409 (Conflict)")  # the images of a registry that is out of reach
     page = new_page(f"/organization/{server.org}/containerRegistry")
     page.get_by_role("button", name="New container registry").first.click()
     dialog = page.locator("dialog[open]")
@@ -104,6 +105,32 @@ def test_the_container_registry_form_shows_only_the_fields_of_its_kind(
     (made,) = server.call("GET", f"/organization/{server.org}/containerRegistry")["results"]
     assert made["kind"] == "DOCKER_HUB"
     assert not made["config"].get("region")
+
+    # What exists keeps its provider, and has the same fields.
+    page.get_by_role("link", name="images").click()
+    expect(page.get_by_text("A password or key that is left empty stays")).to_be_visible()
+    expect(page.get_by_label("Region")).to_have_count(0)
+    page.get_by_label("Name", exact=True).fill("images of the shop")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator("#notices")).to_contain_text("Saved")
+    (changed,) = server.call("GET", f"/organization/{server.org}/containerRegistry")["results"]
+    assert changed["name"] == "images of the shop"
+
+
+def test_a_restriction_says_which_commits_deploy(
+    server: Server, repository: Repository, new_page: Callable[..., Page]
+) -> None:
+    app = server.application(server.environment(project="Restrictions"), repository)
+    page = new_page(f"/application/{app}/deploymentRestriction")
+    page.get_by_role("button", name="New deployment restriction").first.click()
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_label("Only those that change this path").check()
+    dialog.get_by_label("Path", exact=True).fill("src/**")
+    dialog.get_by_role("button", name="Create", exact=True).click()
+    expect(page.locator("main")).to_contain_text("src/**")
+    expect(page.locator("main")).to_contain_text("Only those that change this path")
+    (made,) = server.call("GET", f"/application/{app}/deploymentRestriction")["results"]
+    assert (made["mode"], made["type"], made["value"]) == ("MATCH", "PATH", "src/**")
 
 
 def test_a_terraform_module_chooses_where_its_state_is_kept(

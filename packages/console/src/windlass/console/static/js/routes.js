@@ -53,6 +53,7 @@ const FORMS = {
   apiToken: () => import("./forms/apiToken.js"),
   cluster: () => import("./forms/cluster.js"),
   containerRegistry: () => import("./forms/containerRegistry.js"),
+  deploymentRestriction: () => import("./forms/deploymentRestriction.js"),
   gitToken: () => import("./forms/gitToken.js"),
   webhook: () => import("./forms/webhook.js"),
 };

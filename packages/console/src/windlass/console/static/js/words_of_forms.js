@@ -11,6 +11,9 @@ export const organizationForms = {
     nameExample: "deployments from CI", scopes: "What it may do", order: ["Read", "Deploy", "Write", "Admin"], expires: "How long it is valid", days: (count) => `${count} days`, year: "1 year", never: "No end", where: "Where", everywhere: "Everything", parts: "Only chosen parts", noScope: "Choose at least one.", noPart: "Choose at least one part.", nothing: "There is no project yet.",
     isFixed: "What it may do, where and how long cannot be changed. For something else, make a new token, and delete this one.", partsOf: (count) => (count === 1 ? "1 part" : `${count} parts`), ends: "Ends", used: "Last used", unused: "not yet", by: "Made by", limit: "Requests", perHour: (count) => `${count} an hour`,
   },
+  restrictionForm: {
+    mode: "Which commits deploy", modes: { EXCLUDE: "Not those that only change this path", MATCH: "Only those that change this path" }, path: "Path", pathHelp: "A file or a folder of the repository, from its root, such as docs or **/*.md.",
+  },
   gitTokenForm: {
     kind: "Git host", token: "Token", tokenHelp: "It is stored encrypted, and never shown again.", tryOn: "Try it on a private repository", tryHelp: "Optional: the token is kept only if it can read this repository.", ownServer: "On a server of your own", api: "Address of its API", open: "Open this page",
     appId: "App ID", installation: "Installation", installationHelp: "The number at the end of the address of the installation's page.", privateKey: "Private key",
@@ -25,7 +28,7 @@ export const organizationForms = {
     },
   },
   registryForm: {
-    check: "Login", address: "Address", used: "Services", user: "User name", left: "Pulls left", ofLimit: (left, all) => `${left} of ${all}`, checked: "Checked",
+    kept: "A password or key that is left empty stays as it is stored.", check: "Login", address: "Address", used: "Services", user: "User name", left: "Pulls left", ofLimit: (left, all) => `${left} of ${all}`, checked: "Checked",
     kind: "Provider", kinds: { DOCKER_HUB: "Docker Hub", GITHUB_CR: "GitHub", GITHUB_ENTERPRISE_CR: "GitHub Enterprise", GITLAB_CR: "GitLab", ECR: "AWS ECR", PUBLIC_ECR: "AWS public", GCP_ARTIFACT_REGISTRY: "Google Cloud", AZURE_CR: "Azure", DOCR: "DigitalOcean", SCALEWAY_CR: "Scaleway", GENERIC_CR: "Another one" },
     steps: {
       DOCKER_HUB: ["At Docker Hub, open “Account settings”, then “Personal access tokens”.", "Generate one with the permission `Read-only`. Its user name is that of your account."],

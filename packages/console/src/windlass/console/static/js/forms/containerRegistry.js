@@ -14,11 +14,23 @@ const LOGOS = { DOCKER_HUB: "docker", GITHUB_CR: "github", GITHUB_ENTERPRISE_CR:
 const ORDER = ["DOCKER_HUB", "GITHUB_CR", "GITLAB_CR", "ECR", "GCP_ARTIFACT_REGISTRY", "AZURE_CR", "DOCR", "SCALEWAY_CR", "GENERIC_CR"];
 const NEEDS_URL = ["GENERIC_CR", "ECR", "GCP_ARTIFACT_REGISTRY", "AZURE_CR", "GITHUB_ENTERPRISE_CR", "SCALEWAY_CR", "DOCR"];
 
-export async function form({ document, schema }) {
-  const kinds = document.resolve(schema.properties.kind).enum;
-  const order = [...ORDER.filter((kind) => kinds.includes(kind)), ...kinds.filter((kind) => !ORDER.includes(kind))];
+// The provider stays. A secret that is left empty stays as it is stored.
+function editForm(document, schema, inner, names, values) {
+  const about = schemaForm(document, schema, { only: ["name", "description", "url"], values });
+  const login = schemaForm(document, inner, { only: names, values: values.config || {} });
+  const changes = () => {
+    const config = login.changes();
+    return { ...about.changes(), ...(Object.keys(config).length > 0 && { config }) };
+  };
+  return { changes, node: h("div", {}, about.node, h("div", { "data-field": "config" }, login.node), h("p", { class: "muted" }, text.kept)) };
+}
+
+export async function form({ document, schema, values }) {
   const inner = document.resolve(schema.properties.config);
   const rule = inner["x-fields-by"].values;
+  if (values) return editForm(document, schema, inner, rule[values.kind] || [], values);
+  const kinds = document.resolve(schema.properties.kind).enum;
+  const order = [...ORDER.filter((kind) => kinds.includes(kind)), ...kinds.filter((kind) => !ORDER.includes(kind))];
   const fields = (kind) => {
     const first = schemaForm(document, schema, { only: NEEDS_URL.includes(kind) ? ["name", "url"] : ["name"] });
     const login = schemaForm(document, inner, { only: rule[kind] || [] });

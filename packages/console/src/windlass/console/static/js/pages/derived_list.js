@@ -82,7 +82,7 @@ function columns({ document, list, path, rows, canOpen, byHand }) {
   const used = Object.keys(properties).filter((name) => !LATER.test(name) && !isIdle(schemaOf(name)) && rows.some((row) => hasValue(row[name])));
   const checked = used.find((name) => rows.some((row) => typeof row[name]?.status === "string")); // such as the check of a registry
   const simple = used.filter((name) => rows.every((row) => isSimple(row[name])));
-  const first = simple.find((name) => NAMES.includes(name)) || simple[0] || "id";
+  const first = byHand?.first || simple.find((name) => NAMES.includes(name)) || simple[0] || "id";
   const others = simple.filter((name) => name !== first && !NAMES.includes(name)).sort((one, other) => order(one) - order(other)).slice(0, MOST_COLUMNS - 1);
   const created = properties.created_at ? [{ title: words.columns.created, cell: (row) => ago(row.created_at) }] : [];
   const naming = {
