@@ -45,11 +45,14 @@ OTHER_WORDS = {
     "Dockerfile",
     "Engine",
     "Host",
+    "LimitRange",
     "Procfile",
+    "ResourceQuota",
     "Volumes",
     "WatchdogSec",
 }
-"""Header fields, files of repositories, settings of systemd, and lines that `windlass doctor` prints."""
+"""Header fields, files of repositories, settings of systemd, kinds of Kubernetes objects, and lines that
+`windlass doctor` prints."""
 ALIASES = set(re.findall(r"^(\w+)(?:: TypeAlias)? = ", FIELDS.read_text(), re.M))
 """Kinds of field are annotated types, not classes."""
 
