@@ -23,6 +23,7 @@ from windlass.docker import names as words
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.engine import DockerEngine
 from windlass.docker.execute import execute
+from windlass.docker.inspection import CUT_OFF
 from windlass.docker.resources import DockerResources
 from windlass.engines.engine import UNKNOWN_LIMITS, EngineError, InstanceEnded
 from windlass.engines.workload import (
@@ -190,6 +191,23 @@ async def test_a_docker_network_exists_until_the_last_service_of_its_environment
     assert len(await raw.json("GET", "/networks", params={"filters": filters})) == 1
     await engine.discard(second.service)
     assert not await raw.json("GET", "/networks", params={"filters": filters})
+
+
+async def test_an_instance_whose_network_was_removed_is_noticed_and_created_again(engine, watched, raw):
+    it = wanted()
+    first = await engine.run(it, 0)
+    network = words.network(watched.installation, it.environment)
+    watched.noticed.clear()
+    await raw.raw("POST", f"/networks/{network}/disconnect", body={"Container": first.id, "Force": True})
+    await raw.raw("DELETE", f"/networks/{network}")
+    await until(lambda: it.service in watched.noticed)
+    [cut_off] = await engine.copies(it.service)
+    assert (cut_off.phase, cut_off.reason) == (Phase.EXITED, CUT_OFF)
+    assert [presence.is_running for presence in await engine.present()] == [False]
+    second = await engine.run(it, 0)
+    assert second.phase is Phase.RUNNING
+    assert second.started_at > first.started_at
+    assert second.inside
 
 
 async def test_a_network_in_use_by_a_start_is_not_removed_and_blocks_no_other_start(raw):

@@ -18,7 +18,7 @@ from windlass.docker.archives import FILE, BadEngineArchive, read_entries
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import NOT_AN_ENGINE
 from windlass.docker.client.pulled_images import ImageUser
-from windlass.docker.descriptions import ContainerList, ContainerSummary, has_labels, instances_of
+from windlass.docker.descriptions import ContainerList, ContainerSummary, has_labels, instances_of, is_cut_off
 from windlass.docker.host_ports import HostPorts
 from windlass.docker.hung_containers import kill_processes
 from windlass.docker.images import DockerImages
@@ -140,6 +140,10 @@ class ContainerClient:
             inspection = None
         elif inspection and inspection["Config"]["Labels"].get(words.DEPLOYMENT_LABEL) != workload.deployment:
             # The same number of another deployment: a restored database assigns numbers again.
+            await self.stop(inspection["Id"], workload.grace)
+            await self.remove(inspection["Id"])
+            inspection = None
+        elif inspection and inspection["State"]["Status"] == "running" and is_cut_off(inspection):
             await self.stop(inspection["Id"], workload.grace)
             await self.remove(inspection["Id"])
             inspection = None

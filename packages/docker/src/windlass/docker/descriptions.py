@@ -6,8 +6,9 @@ decoding, so that they cost neither time nor memory.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Annotated, Final, TypedDict
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from msgspec import Meta, Struct
 
@@ -15,8 +16,21 @@ from windlass.docker import names
 from windlass.engines.workload import Presence
 
 MAX_LIST_LENGTH: Final = 10_000
+_NETWORK_ID: Final = re.compile(r"[0-9a-f]{64}")
 MAX_MEASURED_VOLUMES: Final = 200_000
 """Maximum number of volumes with sizes. Those without names are listed, too, and images may declare many."""
+
+
+class NetworkChoice(TypedDict):
+    NetworkMode: NotRequired[str]
+
+
+class JoinedNetworks(TypedDict):
+    Networks: NotRequired[dict[str, JoinedNetwork | None] | None]
+
+
+class JoinedNetwork(TypedDict):
+    NetworkID: NotRequired[str]
 
 
 class ContainerSummary(TypedDict):
@@ -24,6 +38,8 @@ class ContainerSummary(TypedDict):
     Names: list[str] | None
     Labels: dict[str, str]
     State: str
+    HostConfig: NotRequired[NetworkChoice]
+    NetworkSettings: NotRequired[JoinedNetworks]
 
 
 class NetworkSummary(TypedDict):
@@ -96,7 +112,22 @@ def generation_of(container: ContainerSummary) -> int:
 
 def presence_of(container: ContainerSummary) -> Presence:
     service, generation, _ = names.identity(container["Labels"])
-    return Presence(service, generation, container["State"] == "running")
+    is_running = container["State"] == "running" and not is_cut_off(container)
+    return Presence(service, generation, is_running)
+
+
+def is_cut_off(container: Mapping[str, Any]) -> bool:
+    """Returns whether a running container has lost the network that it was created with. Nobody can reach
+    it then, and it reaches nobody. Accepts an entry of a list, or a description."""
+    chosen = (container.get("HostConfig") or {}).get("NetworkMode") or ""
+    if not _NETWORK_ID.fullmatch(chosen):
+        return False
+    joined = (container.get("NetworkSettings") or {}).get("Networks") or {}
+    # A container that is being started may have the network, but not its id yet.
+    return all(
+        name != chosen and network is not None and network.get("NetworkID") not in ("", chosen)
+        for name, network in joined.items()
+    )
 
 
 def is_chosen(container: ContainerSummary, generation: int | None, indexes: Collection[int]) -> bool:

@@ -80,6 +80,10 @@ class ContainerFollower:
             _log.warning("the last output of an instance may be lost", extra={"pod": self._source.pod})
 
     @property
+    def service(self) -> str:
+        return self._source.service
+
+    @property
     def org(self) -> str:
         return self._budget.org
 

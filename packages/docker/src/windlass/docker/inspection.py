@@ -13,10 +13,11 @@ from msgspec import Struct
 
 from windlass.base.clock import instant
 from windlass.docker import names as words
-from windlass.docker.descriptions import ContainerSummary, container_name
+from windlass.docker.descriptions import ContainerSummary, container_name, is_cut_off
 from windlass.engines.workload import Instance, Outcome, Phase
 
 MEGABYTE: Final = 1024 * 1024
+CUT_OFF: Final = "lost its network, which was removed from the Docker engine: it is created again"
 _LAST_PORT: Final = 65_535
 _LAST_CODE: Final = 2**31
 _MAX_ERROR_LENGTH: Final = 4096
@@ -64,6 +65,8 @@ def instance(
     state = inspection["State"]
     service, generation, index = words.identity(inspection["Config"]["Labels"])
     phase = _PHASES.get(state["Status"], Phase.WAITING if is_due else Phase.EXITED)
+    if phase is Phase.RUNNING and is_cut_off(inspection):
+        phase, last_exit = Phase.EXITED, LastExit(0, otherwise=CUT_OFF)
     restarts = min(max(int(inspection.get("RestartCount") or 0), restarts), _LAST_CODE)
     is_known = last_exit is not None and bool(last_exit.otherwise)  # the engine does not know the reason
     end = last_exit if phase is Phase.RUNNING or is_known else _last_exit(state) or last_exit

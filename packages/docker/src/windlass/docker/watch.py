@@ -236,7 +236,8 @@ class EventWatcher:
             await self._check()
 
     async def _follow_while_answered(self, events: EngineAnswer) -> None:
-        tasks = [asyncio.create_task(self._follow(events)), asyncio.create_task(self._check_repeatedly())]
+        endless = (self._follow(events), self._follow_networks(), self._check_repeatedly())
+        tasks = [asyncio.create_task(each) for each in endless]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
@@ -258,6 +259,18 @@ class EventWatcher:
             count += 1
             if count % AT_ONCE == 0:
                 await asyncio.sleep(EVENTS_PAUSE)
+
+    async def _follow_networks(self) -> None:
+        """Sends a notice for each instance that leaves a network. These events have no labels."""
+        params = {"filters": {"type": ["network"], "event": ["disconnect"]}}
+        async with self._docker.stream("GET", "/events", params=params, timeout=None) as answer:
+            count = 0
+            async for event in answer.events():
+                with suppress(LookupError, TypeError):  # an event that is not understood has no instance
+                    self._notice(self._followers[event["Actor"]["Attributes"]["container"]].service)
+                count += 1
+                if count % AT_ONCE == 0:
+                    await asyncio.sleep(EVENTS_PAUSE)
 
     def _event_filter(self) -> dict[str, Any]:
         ours = words.instances(installation=self._installation)
