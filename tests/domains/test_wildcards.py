@@ -9,6 +9,7 @@ from msgspec import structs
 
 from tests.domains.scene import Scene, scene
 from tests.domains.served import add, published, read
+from tests.world import make_world
 
 APPS = "*.apps.example.com"
 HOUR, DAY = 3600, 86_400
@@ -47,6 +48,19 @@ async def test_addresses_of_services_have_the_port_at_which_visitors_reach_https
         await there.pass_time(20)
         (url,) = await urls(there, await published(there.world))
         assert url.endswith(".apps.example.com")
+
+
+@pytest.mark.parametrize(
+    ("port", "begin", "end"),
+    [(443, "https://", ".com"), (8443, "https://", ":8443"), (0, "http://", ":8081")],
+)
+async def test_addresses_of_services_have_https_where_a_proxy_in_front_has_the_certificates(
+    port: int, begin: str, end: str
+):
+    async with make_world(public_domain="apps.example.com", public_https_port=port) as world:
+        app = await published(world)
+        (link,) = (await world.get(f"/application/{app}/link"))["results"]
+        assert (link["url"].startswith(begin), link["url"].endswith(end)) == (True, True)
 
 
 async def test_the_record_of_a_proof_is_made_once_and_removed(there):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.free_ports import free_port
-from tests.gateway.routers.town import SHOP, reply, request, route, until
+from tests.gateway.routers.town import SHOP, make_town, reply, request, route, until
 from windlass.routers.router import Listen
 
 
@@ -137,6 +137,33 @@ async def test_forwarding_headers_of_a_client_are_replaced(town):
         "x-forwarded-host": f"{SHOP}:8081",
         "forwarded": f'for=127.0.0.1;host="{SHOP}:8081";proto=http',
     }
+
+
+@pytest.mark.parametrize(
+    ("sent", "client", "scheme"),
+    [
+        (["X-Forwarded-For: 192.0.2.7", "X-Forwarded-Proto: https"], "192.0.2.7", "https"),
+        (
+            ["X-Forwarded-For: 9.9.9.9, 192.0.2.7, 10.0.0.9", "X-Forwarded-Proto: http, HTTPS"],
+            "192.0.2.7",
+            "https",
+        ),
+        (["X-Forwarded-For: 2001:DB8::7"], "2001:db8::7", "http"),
+        (["X-Forwarded-For: 9.9.9.9, unknown, 10.0.0.9"], "10.0.0.9", "http"),
+        (["X-Forwarded-For: evil;x=1", "X-Forwarded-Proto: ftp"], "127.0.0.1", "http"),
+        (["x_forwarded_for: 9.9.9.9", "x_forwarded_proto: https"], "127.0.0.1", "http"),
+        ([], "127.0.0.1", "http"),
+    ],
+)
+async def test_an_instance_learns_address_and_scheme_of_a_client_behind_a_trusted_proxy(sent, client, scheme):
+    async with make_town(trusts=lambda address: address in ("127.0.0.1", "10.0.0.9")) as town:
+        shop = await town.instance()
+        await town.shop(shop)
+        await town.ask(request("/", "GET", SHOP, *sent))
+        fields = shop.heard[0].fields
+    node = f'"[{client}]"' if ":" in client else client
+    assert (fields["x-forwarded-for"], fields["x-forwarded-proto"]) == (client, scheme)
+    assert fields["forwarded"] == f'for={node};host="{SHOP}";proto={scheme}'
 
 
 async def test_a_valid_request_id_is_forwarded_and_otherwise_one_is_generated(town):

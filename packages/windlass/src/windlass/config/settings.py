@@ -90,7 +90,8 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     public_https_port: Annotated[
         int,
         says(
-            "Port at which visitors reach https_port, if a router in front maps it; 0: https_port itself",
+            "Port at which visitors reach services by HTTPS, usually 443: if a router in front maps it to "
+            "https_port, or if a proxy in front ends HTTPS, without https_port; 0: https_port itself",
             ge=0,
             le=65_535,
         ),
@@ -548,7 +549,12 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     @property
     def visited_https_port(self) -> int:
         """The port for HTTPS in the addresses of services; 0 without HTTPS."""
-        return (self.public_https_port or self.https_port) if self.https_port else 0
+        return self.public_https_port or self.https_port
+
+    @property
+    def has_proxy_for_https(self) -> bool:
+        """Whether a proxy in front ends HTTPS, with certificates for all names."""
+        return bool(self.public_https_port) and not self.https_port
 
     @property
     def takes_passwords(self) -> bool:
@@ -569,7 +575,9 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return self.public_url.rstrip("/")
         if domain := self.console_domain.lower():
             return address(
-                "https" if self.https_port else "http", domain, self.visited_https_port or self.gateway_port
+                "https" if self.visited_https_port else "http",
+                domain,
+                self.visited_https_port or self.gateway_port,
             )
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 

@@ -68,6 +68,7 @@ class ProxyFile(Struct, frozen=True):
         return (
             f'#     public_url = "https://{self.name}"\n'
             f'#     public_domain = "{self.services}"\n'
+            "#     public_https_port = 443\n"
             '#     trusted_proxies = ["127.0.0.1"]\n'
         )
 

@@ -90,7 +90,12 @@ class RequestReader(GatewaySocket):
             return False
         try:
             self._fields = check_headers(
-                data[first:], data[first - 1] == _ZERO, self._address, self._shared.bounds, self.scheme
+                data[first:],
+                data[first - 1] == _ZERO,
+                self._address,
+                self._shared.bounds,
+                self.scheme,
+                self._shared.connections.trusts,
             )
         except Bad:
             return False
@@ -137,7 +142,8 @@ class RequestReader(GatewaySocket):
         fields = self._fields
         raw = data[first:end]
         if raw != fields.raw or line.old is not fields.old:
-            fields = self._fields = check_headers(raw, line.old, self._address, bounds, self.scheme)
+            trusts = self._shared.connections.trusts
+            fields = self._fields = check_headers(raw, line.old, self._address, bounds, self.scheme, trusts)
         check_authority(line.authority, fields.host)
         if len(data) > end:
             self._held.add(data[end:])

@@ -9,7 +9,9 @@ time. If all bytes are equal, nothing is parsed again. If only headers that the 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from windlass.base.http_in.bounds import Bounds
@@ -41,6 +43,7 @@ _CHANGING_FIELDS: Final = frozenset(
 )
 _MAX_CACHED_VALUE_BYTES: Final = 64
 """Size of a list of tokens that is remembered. Clients choose them: 64 lists with thousands would stay."""
+_SCHEMES: Final = frozenset({b"http", b"https"})
 _KNOWN_CONNECTION_TOKENS: Final = frozenset({b"close", b"keep-alive", b"upgrade", b"te"})
 
 
@@ -149,11 +152,21 @@ def _split_around(lines: list[bytes], position: int, name: bytes) -> tuple[bytes
     return LINE_END.join([*lines[:position], name]), LINE_END.join([b"", *lines[position + 1 :]])
 
 
+def trust_nobody(address: str) -> bool:
+    return False
+
+
 def check_headers(
-    raw: bytes, is_http_1_0: bool, client: bytes, bounds: Bounds, scheme: bytes = b"http"
+    raw: bytes,
+    is_http_1_0: bool,
+    client: bytes,
+    bounds: Bounds,
+    scheme: bytes = b"http",
+    trusts: Callable[[str], bool] = trust_nobody,
 ) -> Fields:
     """Parses and validates the headers of a request. `raw` is the head without the request line; `client` is
-    the client's address, `scheme` that of the connection: `http` or `https`."""
+    the client's address, `scheme` that of the connection: `http` or `https`. `trusts` returns whether an
+    address belongs to a proxy that tells both."""
     block = raw[:-4]
     check_fields(block, bounds)
     fields = Fields(raw, is_http_1_0)
@@ -180,7 +193,7 @@ def check_headers(
         _set_upgrade(fields, meant, tokens)
     if b"x-request-id" in meant and _REQUEST_ID_PATTERN.fullmatch(meant[b"x-request-id"]):
         fields.id = meant[b"x-request-id"]
-    _set_passed(fields, meant, rest, client, scheme)
+    _set_passed(fields, meant, rest, *_told_by_proxy(meant, client, scheme, trusts))
     return fields
 
 
@@ -226,6 +239,24 @@ def _set_passed(
         lines.append(b"\r\nConnection: TE\r\nTE: trailers")
     lines.append(_forwarded_fields(client, host, scheme))
     fields.pass_on(b"\r\nHost: " + (host or b"localhost"), other_lines, b"".join(lines))
+
+
+def _told_by_proxy(
+    meant: dict[bytes, bytes], client: bytes, scheme: bytes, trusts: Callable[[str], bool]
+) -> tuple[bytes, bytes]:
+    """Returns the address of the client and the scheme of its request. If a trusted proxy has connected,
+    these are the last address in X-Forwarded-For that is not a trusted proxy, and its X-Forwarded-Proto."""
+    if not (b"x-forwarded-for" in meant or b"x-forwarded-proto" in meant) or not trusts(client.decode()):
+        return client, scheme
+    for word in reversed(meant.get(b"x-forwarded-for", b"").decode("latin-1").split(",")):
+        try:
+            client = str(ip_address(word.strip())).encode()
+        except ValueError:  # no address, such as `unknown`: the proxy before it is the last that is known
+            break
+        if not trusts(client.decode()):
+            break
+    told = meant.get(b"x-forwarded-proto", b"").rpartition(b",")[2].strip().lower()
+    return client, told if told in _SCHEMES else scheme
 
 
 @lru_cache(4096)

@@ -78,18 +78,19 @@ async def schedule_shared(ctx: Context, tx: Tx) -> None:
 
 
 class SecureNames:
-    """The names of a service that have a certificate which is valid."""
+    """The names of a service that visitors can open by HTTPS: those with a valid certificate, or all of them,
+    if a proxy in front has the certificates."""
 
-    def __init__(self, names: frozenset[str]) -> None:
-        self._names = names
+    def __init__(self, names: frozenset[str], *, has_all: bool = False) -> None:
+        self._names, self._has_all = names, has_all
 
     def __contains__(self, host: object) -> bool:
-        return isinstance(host, str) and covers(self._names, host)
+        return self._has_all or (isinstance(host, str) and covers(self._names, host))
 
 
 async def secure_names(ctx: Context, reads: Reads, service: str) -> SecureNames:
     if not ctx.settings.https_port:
-        return SecureNames(frozenset())
+        return SecureNames(frozenset(), has_all=ctx.settings.has_proxy_for_https)
     now = ctx.clock.now()
     own, shared = await reads.certificates.live(service, now), await reads.certificates.live("", now)
     return SecureNames(frozenset(own | shared))
