@@ -3,8 +3,10 @@ unnoticed."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from tests.running.clusters import application_on, cluster, engine_of
@@ -12,8 +14,10 @@ from tests.running.clusters import deploy as deploy_on
 from tests.running.deployments import deployed, generations
 from tests.tables import rows
 from tests.tasks import with_tasks
+from tests.whole import until
 from tests.world import World, make_world
 from windlass.control.background.instance_check import compare
+from windlass.control.deploying.steps import maintain
 from windlass.core.words.events import Event
 from windlass.engines.engine import EngineUnavailable
 from windlass.engines.workload import Presence
@@ -45,6 +49,37 @@ async def test_all_services_are_restarted_after_their_engine_returns_without_ins
         assert seen["running_instances"] == seen["instances"]
     assert len(world.engine.instances) == 3
     assert len(await world.events(Event.BROKE)) == len(await world.events(Event.RECOVERED)) == 2
+
+
+@pytest.mark.parametrize("gone", [1, 2])
+async def test_a_slow_start_hides_no_instance_that_runs_and_none_that_does_not(
+    world: World, monkeypatch, gone: int
+):
+    """The control: before the service is checked, the routes and the status are those of two instances."""
+    monkeypatch.setattr(maintain, "SLOW_START", 0.01)
+    app = await deployed(world, **TWO)
+    world.engine.gate = asyncio.Event()
+    for key in [*world.engine.instances][:gone]:
+        del world.engine.instances[key]
+
+    def endpoints() -> list[int]:
+        return [len(route.endpoints) for route in world.router.routes[app] if route.kind == "http"]
+
+    assert endpoints() == [2]
+    world.engine.loses(app, 9, "")  # only a notice: there is no such instance
+    await world.installation.note_changes()
+    checking = asyncio.create_task(world.settle())
+
+    async def is_shown() -> bool:
+        seen = await status(world, app)
+        expected = (2 - gone, "RUNNING" if gone == 1 else "ERROR")
+        return endpoints() == [2 - gone] and (seen["running_instances"], seen["state"]) == expected
+
+    await until(is_shown)
+    world.engine.gate.set()
+    await checking
+    seen = await status(world, app)
+    assert (endpoints(), seen["running_instances"], seen["state"], seen["message"]) == ([2], 2, "RUNNING", "")
 
 
 async def test_a_volume_lost_with_its_engine_is_not_replaced_by_an_empty_one(world: World):

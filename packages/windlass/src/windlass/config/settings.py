@@ -552,11 +552,6 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return self.public_https_port or self.https_port
 
     @property
-    def has_proxy_for_https(self) -> bool:
-        """Whether a proxy in front ends HTTPS, with certificates for all names."""
-        return bool(self.public_https_port) and not self.https_port
-
-    @property
     def takes_passwords(self) -> bool:
         """Whether people can sign in with a password, which others on the way could read over plain http."""
         if self.passwords == "auto":
@@ -574,11 +569,8 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if self.public_url:
             return self.public_url.rstrip("/")
         if domain := self.console_domain.lower():
-            return address(
-                "https" if self.visited_https_port else "http",
-                domain,
-                self.visited_https_port or self.gateway_port,
-            )
+            https = self.visited_https_port
+            return address("https" if https else "http", domain, https or self.gateway_port)
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 

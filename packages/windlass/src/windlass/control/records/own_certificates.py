@@ -90,7 +90,8 @@ class SecureNames:
 
 async def secure_names(ctx: Context, reads: Reads, service: str) -> SecureNames:
     if not ctx.settings.https_port:
-        return SecureNames(frozenset(), has_all=ctx.settings.has_proxy_for_https)
+        # With a port for visitors only, a proxy in front ends HTTPS.
+        return SecureNames(frozenset(), has_all=bool(ctx.settings.public_https_port))
     now = ctx.clock.now()
     own, shared = await reads.certificates.live(service, now), await reads.certificates.live("", now)
     return SecureNames(frozenset(own | shared))

@@ -3,6 +3,7 @@ health."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -24,6 +25,9 @@ from windlass.store import StatusRow, Tx
 
 RETRY_PAUSE_MS = 30_000
 """Milliseconds until a service that cannot run is tried again."""
+SLOW_START = 2.0
+"""Seconds after which a start counts as slow. An engine that was just started may need minutes."""
+_STARTING_ADVICE = "Wait until {} runs again: none of its instances runs, and they are being started"
 
 
 async def keep(ledger: Ledger) -> None:
@@ -37,7 +41,7 @@ async def keep(ledger: Ledger) -> None:
         return
     count = count_of(workload, status.instances or workload.instances)
     try:
-        await _apply(ledger, workload, count)
+        await _apply_and_show(ledger, workload, count)
     except EngineUnavailable:
         raise
     except (EngineError, RouteError) as error:
@@ -47,8 +51,8 @@ async def keep(ledger: Ledger) -> None:
         return
     seen = await refresh(ctx, ledger.service.id)
     # No deployment waits or is in progress, so only this generation may run.
-    await retire_others(ctx, workload, status.deployments, known_instances=seen)
-    if health := health_of(workload, seen, status, is_newest=await _is_newest(ledger)):
+    await retire_others(ctx, workload, ledger.status.deployments, known_instances=seen)
+    if health := health_of(workload, seen, ledger.status, is_newest=await _is_newest(ledger)):
         await ledger.note_health(workload, *health)
     await _note_instances(ledger, Observation(tuple(seen)).of(workload.generation))
     await ledger.rest()
@@ -91,6 +95,36 @@ async def _note_instances(ledger: Ledger, observation: Observation) -> None:
     await ledger.ctx.store.write(write)
 
 
+async def _apply_and_show(ledger: Ledger, workload: Workload, count: int) -> None:
+    loop = asyncio.get_running_loop()
+    slow_from = loop.time() + SLOW_START
+    showing = asyncio.create_task(_show_meanwhile(ledger, workload))
+    try:
+        await _apply(ledger, workload, count)
+    finally:
+        showing.cancel()
+        (end,) = await asyncio.gather(showing, return_exceptions=True)
+    if isinstance(end, Exception):
+        raise end
+    if loop.time() >= slow_from:  # it was shown
+        ledger.status = await status_of(ledger.ctx.store.reads, ledger.service)
+
+
+async def _show_meanwhile(ledger: Ledger, workload: Workload) -> None:
+    """During a slow start, routes requests to the instances that run already, and records how many there are.
+    Otherwise they could not be reached until the last one is started."""
+    ctx, service = ledger.ctx, ledger.service
+    while True:
+        await asyncio.sleep(SLOW_START)
+        with suppress(EngineError, RouteError):  # the start reports what is wrong
+            own = Observation(tuple(await refresh(ctx, service.id))).of(workload.generation)
+            await _note_instances(ledger, own)
+            if len(own.broken) == len(own.instances) and await _is_newest(ledger):
+                advice = _STARTING_ADVICE.format(workload.name)
+                await ledger.note_health(workload, State.DEPLOYMENT_ERROR, advice)
+            ledger.status = await status_of(ctx.store.reads, service)
+
+
 async def _apply(ledger: Ledger, workload: Workload, count: int) -> None:
     ctx = ledger.ctx
     await ctx.point("about to keep")
@@ -125,7 +159,8 @@ def health_of(
     if troubled:
         worst = max(troubled, key=lambda instance: instance.restarts)
         times = "once" if worst.restarts == 1 else f"{worst.restarts} times"
-        end = f"{LOG_HINT}{workload.name} {worst.reason or 'ended'}; it was restarted {times}"
+        restarted = f"; it was restarted {times}" if worst.restarts else ""
+        end = f"{LOG_HINT}{workload.name} {worst.reason or 'ended'}{restarted}"
         message = with_remedy(end, workload.name, ())
     was = State(status.state)
     recovered = was is State.DEPLOYMENT_ERROR and is_newest
