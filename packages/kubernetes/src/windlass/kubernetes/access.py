@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import ssl
 import tempfile
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ _MAX_DEPTH: Final = 50
 _MAX_EVENTS: Final = 10_000
 """Maximum number of values, with the beginnings and ends of lists."""
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_HOST_PATTERN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _FLATTEN_ADVICE: Final = "`kubectl config view --flatten --minify` writes one that contains everything"
 
 
@@ -80,7 +82,7 @@ def read_kubeconfig(text: str) -> ClusterAccess:
         token=str(user.get("token") or ""),
         certificate=_pem(user, "client-certificate-data"),
         key=_pem(user, "client-key-data"),
-        server_name=str(cluster.get("tls-server-name") or ""),
+        server_name=_server_name(cluster),
     )
     if not access.token and not (access.certificate and access.key):
         raise BadAccess(
@@ -88,6 +90,14 @@ def read_kubeconfig(text: str) -> ClusterAccess:
             f"credentials of its own ({_FLATTEN_ADVICE})"
         )
     return access
+
+
+def _server_name(cluster: Mapping[str, Any]) -> str:
+    """Returns the name for which the certificate of the API server is; empty for that in its address."""
+    name = str(cluster.get("tls-server-name") or "")
+    if name and not _HOST_PATTERN.fullmatch(name):
+        raise BadAccess("tls-server-name: must be a host name")
+    return name
 
 
 def _parse(text: str) -> Mapping[str, Any]:

@@ -226,14 +226,16 @@ class ClusterApi:
 
         with self._translated():
             try:
-                opened = await self._open_session().ws_connect(
-                    self._access.server + path,
-                    params=params,
-                    headers={**self._headers(), "Accept": "*/*"},
-                    protocols=("v5.channel.k8s.io",),
-                    max_msg_size=MAX_LINE_BYTES,
-                    compress=0,
-                )
+                async with asyncio.timeout(REQUEST_TIMEOUT):
+                    opened = await self._open_session().ws_connect(
+                        self._access.server + path,
+                        params=params,
+                        headers={**self._headers(), "Accept": "*/*"},
+                        protocols=("v5.channel.k8s.io",),
+                        max_msg_size=MAX_LINE_BYTES,
+                        compress=0,
+                        server_hostname=self._access.server_name or None,
+                    )
             except aiohttp.WSServerHandshakeError as error:
                 if error.status in _AWAY_STATUSES and error.status != 500:
                     raise ClusterUnavailable(f"{self._name} does not answer ({error.status})") from error
@@ -293,6 +295,7 @@ class ClusterApi:
             data=data,
             headers=headers,
             allow_redirects=False,
+            server_hostname=self._access.server_name or None,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=silence),
         )
         try:
@@ -319,7 +322,10 @@ class ClusterApi:
                 self._sockets.add(made)
                 return made
 
+            redirects = aiohttp.TraceConfig()
+            redirects.on_request_redirect.append(_refuse_redirect)
             self._session = aiohttp.ClientSession(
+                trace_configs=[redirects],
                 connector=aiohttp.TCPConnector(
                     ssl=context, resolver=guard, socket_factory=open_socket, use_dns_cache=False, limit=0
                 ),
@@ -363,6 +369,14 @@ class ClusterApi:
         return ClusterRefusal(status, said.reason, said.message or f"it answers {status}")
 
 
+async def _refuse_redirect(
+    session: aiohttp.ClientSession, context: object, redirect: aiohttp.TraceRequestRedirectParams
+) -> None:
+    """Ends a request that is about to be sent to another address, which WebSockets would do."""
+    redirect.response.close()
+    raise ClusterRefusal(redirect.response.status, "", NOT_A_CLUSTER)
+
+
 async def lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yields whole lines without their ends. Raises ClusterRefusal for an endless line."""
     rest = bytearray()
@@ -391,7 +405,7 @@ def _seconds(date: str) -> float:
 def _retry_after(answer: aiohttp.ClientResponse) -> float:
     """Returns the seconds to wait that the API server asks for, up to a limit."""
     asked = answer.headers.get("Retry-After", "1")
-    return min(float(asked) if asked.isdigit() else 1.0, _MAX_WAIT)
+    return min(float(asked) if asked.isdecimal() else 1.0, _MAX_WAIT)
 
 
 def decode(body: bytes, type: type[T]) -> T:

@@ -21,6 +21,7 @@ from windlass.kubernetes.instances import is_running
 _FIRST_PAUSE, _MAX_PAUSE, _INTERVAL = 1.0, 30.0, 1800.0
 _MEBIBYTE: Final = 1 << 20
 _QUANTITY_PATTERN: Final = re.compile(r"([0-9.]+)(m|[KMGTPE]i?|k)?\Z")
+_MOST: Final = 2.0**60
 _UNITS: Final = {
     "": 1.0,
     "m": 0.001,
@@ -133,7 +134,7 @@ def quantity(text: str) -> float:
     """Converts a quantity such as `1930m` or `7950Mi`; 0 for any other text."""
     if match := _QUANTITY_PATTERN.fullmatch(text):
         with suppress(ValueError):
-            return float(match[1]) * _UNITS[match[2] or ""]
+            return min(float(match[1]) * _UNITS[match[2] or ""], _MOST)
     return 0.0
 
 

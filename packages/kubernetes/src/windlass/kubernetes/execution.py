@@ -43,6 +43,7 @@ _RESIZE_SECONDS: Final = 0.2
 """Seconds for which input waits after a change of the terminal size, which a node applies in parallel."""
 _END_OF_INPUT: Final = b"\x04"
 _PIECE: Final = 32 * 1024
+_CODE_PATTERN: Final = re.compile(r"[0-9]{1,9}")
 _NOT_FOUND_PATTERN: Final = re.compile(r'exec: "([^"]{1,300})": (.{1,200}?)(?:: unknown|$)')
 _NO_SHELL: Final = "Use an image with a shell: this one has no `sh`, which commands in instances need"
 
@@ -145,7 +146,7 @@ class ExecutionChannels:
         elif found.reason == "NonZeroExitCode":
             causes = (found.details.causes if found.details else None) or ()
             codes = [cause.message for cause in causes if cause.reason == "ExitCode"]
-            self._exit = int(codes[0]) if codes and codes[0].isdigit() else 1
+            self._exit = int(codes[0]) if codes and _CODE_PATTERN.fullmatch(codes[0]) else 1
         else:
             self._failure = found.message or "the command was not started"
 

@@ -15,6 +15,7 @@ from windlass.kubernetes.documents import ContainerStatus, Pod, TerminatedState
 from windlass.kubernetes.reasons import pending_reason
 
 OUT_OF_MEMORY: Final = "OOMKilled"
+_MAX_DIGITS: Final = 18
 _KILLED_CODE: Final = 137
 _SHELL_EXIT_CODES: Final = {126: ": the command cannot be run", 127: ": the command was not found"}
 _PLACEMENT_MS: Final = 2_500
@@ -134,11 +135,14 @@ def milliseconds(stamp: str | None) -> int:
 
 
 def number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
+    """Returns a number of a label or an annotation; 0 for any other text. An API server may tell any text,
+    such as superscript digits."""
+    return int(text) if text.isdecimal() and len(text) <= _MAX_DIGITS else 0
 
 
 def _ports(pod: Pod) -> list[int]:
-    return [int(port) for port in pod.annotation(names.PORTS).split(",") if port.isdigit()]
+    found = map(number, pod.annotation(names.PORTS).split(","))
+    return [port for port in found if 0 < port < 1 << 16]
 
 
 def _unready(pod: Pod) -> str:

@@ -99,7 +99,7 @@ class Leftovers:
 
 def _removed_at(controller: GenerationObject) -> float:
     at = controller.annotation(REMOVED_AT)
-    return float(at) if at.isdigit() else time.time()
+    return number(at) or time.time()
 
 
 def _deleted_at(run: Pod) -> float:

@@ -19,6 +19,7 @@ from windlass.engines.namespace_access import NamespaceCredential
 from windlass.kubernetes import names, paths
 from windlass.kubernetes.api import ClusterApi, ClusterRefusal, ClusterUnavailable
 from windlass.kubernetes.documents import KubeObject, ObjectList
+from windlass.kubernetes.instances import number
 from windlass.kubernetes.manifests import ClusterOptions
 from windlass.kubernetes.namespaces import Namespaces
 from windlass.kubernetes.own_objects import OwnObjects
@@ -158,7 +159,6 @@ class NamespaceAccounts:
         return {"kind": kind, "metadata": metadata}
 
 
-def _end_of(found: KubeObject) -> float:
+def _end_of(found: KubeObject) -> int:
     """Returns when the token of an object ends; 0 for one of an earlier version, which had no end."""
-    at = found.annotation(names.EXPIRES)
-    return float(at) if at.isdigit() and len(at) < 20 else 0.0
+    return number(found.annotation(names.EXPIRES))

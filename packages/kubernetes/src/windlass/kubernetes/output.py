@@ -27,7 +27,7 @@ from windlass.engines.workload import OutputLine
 from windlass.kubernetes import names
 from windlass.kubernetes.api import ClusterApi, ClusterRefusal, ClusterUnavailable
 from windlass.kubernetes.documents import Pod
-from windlass.kubernetes.instances import app_status, has_ended, is_running
+from windlass.kubernetes.instances import app_status, has_ended, is_running, number
 
 MAX_LINE_BYTES: Final = 16 * 1024
 MAX_STREAMS: Final = 500
@@ -154,7 +154,7 @@ class PodFollower:
         self._namespace, self._name, self._uid = pod.metadata.namespace, pod.metadata.name, pod.metadata.uid
         self._service, self._version = pod.label(names.SERVICE), pod.label(names.DEPLOYMENT)
         self._title = names.instance_name(
-            pod.label(names.LINES_NAME), int(pod.label(names.GENERATION)), index
+            pod.label(names.LINES_NAME), number(pod.label(names.GENERATION)), index
         )
         self._position = positions.load(self._uid)
         self._changed = asyncio.Event()
@@ -314,9 +314,7 @@ class PodFollower:
 
 def _milliseconds(stamp: str) -> int:
     fraction = stamp[_SECOND_LENGTH + 1 : _SECOND_LENGTH + 4]
-    return _second(stamp[:_SECOND_LENGTH]) + (
-        int(fraction) if fraction.isdigit() and len(fraction) == 3 else 0
-    )
+    return _second(stamp[:_SECOND_LENGTH]) + (number(fraction) if len(fraction) == 3 else 0)
 
 
 @lru_cache(64)

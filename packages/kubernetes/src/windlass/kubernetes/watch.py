@@ -19,6 +19,7 @@ from windlass.base.log import log
 from windlass.kubernetes import names
 from windlass.kubernetes.api import ClusterApi, ClusterRefusal, ClusterUnavailable, decode, lines
 from windlass.kubernetes.documents import FailureStatus, KubeObject, ObjectMetadata, ObjectT, WatchEvent
+from windlass.kubernetes.instances import number
 
 _LIST_END: Final = "k8s.io/initial-events-end"
 _FIRST_PAUSE, _MAX_PAUSE = 0.1, 5.0
@@ -94,6 +95,8 @@ class Watch(Generic[ObjectT]):
         """The last version of deleted objects, so that a late answer does not bring one back."""
         self._version = ""
         self._failures = 0
+        self._has_unreadable = False
+        """Whether the log tells of an object that cannot be read. An API server may tell of any number."""
         self.is_synced = False
         self.problem = ""
         """Why the API server is away; empty while it answers."""
@@ -215,9 +218,11 @@ class Watch(Generic[ObjectT]):
         try:
             found = read_json(body, self._type)
         except BadJson as error:
-            _log.warning(
-                "an object of the cluster is not readable", extra={"path": self._path, "why": str(error)}
-            )
+            if not self._has_unreadable:
+                self._has_unreadable = True
+                _log.warning(
+                    "objects of the cluster are not readable", extra={"path": self._path, "why": str(error)}
+                )
             return None
         longest = max(len(found.metadata.name), len(found.metadata.namespace))
         return found if found.metadata.name and longest <= _MAX_NAME_LENGTH else None
@@ -262,4 +267,4 @@ def _key(found: KubeObject) -> Key:
 
 def _number(metadata: ObjectMetadata) -> int:
     """Returns the version as a number. Versions of one kind grow, as Kubernetes guarantees since 1.35."""
-    return int(metadata.resource_version) if metadata.resource_version.isdigit() else 0
+    return number(metadata.resource_version)
