@@ -12,7 +12,7 @@ from windlass.builders.builder import BuildError
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars, status_of
 from windlass.control.workloads.build_input import BuildInput
-from windlass.control.workloads.registries import login_of, registry_settings
+from windlass.control.workloads.registries import login_of, open_registry, registry_settings
 from windlass.core.declare.document import Document
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 from windlass.engines.image_names import (
@@ -23,6 +23,7 @@ from windlass.engines.image_names import (
     with_registry,
 )
 from windlass.engines.registries import (
+    ImageRef,
     PullRequest,
     RegistryLogin,
     digest_of,
@@ -30,6 +31,7 @@ from windlass.engines.registries import (
     host_of,
     parse_ref,
 )
+from windlass.engines.tag_pulling import TagPulling
 from windlass.engines.workload import Artifact
 from windlass.families.container_registry import (
     ContainerRegistry,
@@ -68,11 +70,30 @@ async def prepare_image(ctx: Context, build_input: BuildInput, image: ImageSourc
     ref = await _find_repeated(ctx, build_input, request)
     if not ref:
         ref = await place.engine.resolve(request, build_input.say)
+        if isinstance(place.engine, TagPulling) and not parse_ref(ref).digest:
+            ref = await _with_digest(ctx, build_input, registry, image, ref)
         if digest := parse_ref(ref).digest:
             build_input.say(f"Its tag stands for {digest}")
     artifact = Artifact(kind="image", ref=ref, key=ref)
     await place.engine.prepare(artifact, build_input.say, login, org, build_input.service.id)
     return BuiltArtifact(BuildResult(artifact), image_tag=image.tag)
+
+
+async def _with_digest(
+    ctx: Context, build_input: BuildInput, registry: ContainerRegistry | None, image: ImageSource, ref: str
+) -> str:
+    """Returns an image reference with the digest that its tag has now; the tag itself if the registry does
+    not answer to this server. Other machines may reach it."""
+    try:
+        client = await open_registry(ctx, registry or public_registry(image.image_name))
+        digest = await client.digest(image.image_name, image.tag)
+    except RegistryFailure as failure:
+        build_input.say(
+            "The image is pulled by its tag, so that a later start or a rollback may use another one: "
+            f"{failure}"
+        )
+        return ref
+    return str(ImageRef(parse_ref(ref).name, digest=digest))
 
 
 async def fetch_image(
