@@ -128,6 +128,8 @@ class FakeEngine(RolloutEngine):
         """What the instances of a service wait for before they end."""
         self.gate: asyncio.Event | None = None
         """If set, starting waits for it."""
+        self.spaces: frozenset[str] = frozenset()
+        """The environments for which it keeps a namespace."""
         self.credentials: set[tuple[str, str]] = set()
         """Environment and run of each credential for a cluster that is valid."""
         self._notice: Notice = lambda service: None
@@ -149,6 +151,14 @@ class FakeEngine(RolloutEngine):
             token=f"{org} {seconds:g} {has_whole_cluster}",
             namespace=f"wl-{environment}",
         )
+
+    async def environments(self) -> Collection[str]:
+        self._answer()
+        return self.spaces
+
+    async def remove_environments(self, deleted_environments: Collection[str]) -> None:
+        self._answer()
+        self.spaces = self.spaces.difference(deleted_environments)
 
     async def revoke_credential(self, environment: str, run: str) -> None:
         self._answer()

@@ -355,11 +355,15 @@ def _parse(path: str) -> Key:
 
 
 def _selects(selector: str) -> Callable[[Document], bool]:
-    wanted = [part.partition("=") for part in selector.split(",") if part]
+    parts = [part for part in selector.split(",") if part]
+    wanted = [part.partition("=") for part in parts if part[0] != "!"]
+    unwanted = [part[1:] for part in parts if part[0] == "!"]
 
     def fits(found: Document) -> bool:
         labels = found["metadata"].get("labels") or {}
-        return all(name in labels and (not equals or labels[name] == value) for name, equals, value in wanted)
+        return not any(name in labels for name in unwanted) and all(
+            name in labels and (not equals or labels[name] == value) for name, equals, value in wanted
+        )
 
     return fits
 

@@ -142,7 +142,7 @@ async def test_an_account_may_make_what_charts_contain(accounts: NamespaceAccoun
     labels = {"app": "web"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "none"}]}}
     deployment = {"selector": {"matchLabels": labels}, "template": pod}
-    made = (
+    made: tuple[tuple[str, dict[str, Any]], ...] = (
         (f"{core}/configmaps", {}),
         (f"{core}/secrets", {}),
         (f"{core}/serviceaccounts", {}),

@@ -1,4 +1,4 @@
-"""On an engine whose nodes pull images, the server pins each tag to the digest that it has at the deployment."""
+"""Tags are pinned to the digest that they have at a deployment, on engines whose nodes pull images."""
 
 from __future__ import annotations
 

@@ -364,3 +364,14 @@ async def test_skip_reconcile_must_be_true_or_false(world: World):
     answer = await world.delete(f"/application/{app}?skipReconcile=perhaps")
     assert answer.status == 400
     assert "skipReconcile" in answer["message"]
+
+
+async def test_the_engine_removes_what_it_keeps_for_a_deleted_environment(world: World):
+    """An environment that this database does not know may be one of a later backup."""
+    app = await deployed(world)
+    deleted, living = await environment_of(world, app), await world.environment()
+    world.engine.spaces = frozenset({deleted, living, "unknown"})
+    assert (await world.delete(f"/environment/{deleted}")).status == 204
+    await world.settle()
+    await world.run(1200)
+    assert world.engine.spaces == {living, "unknown"}

@@ -78,10 +78,11 @@ from windlass.kubernetes.instances import (
 from windlass.kubernetes.leftovers import Leftovers
 from windlass.kubernetes.manifests import ClusterOptions
 from windlass.kubernetes.namespace_accounts import NamespaceAccounts
+from windlass.kubernetes.namespaces import Namespaces
 from windlass.kubernetes.notices import ChangeNotices
 from windlass.kubernetes.output_readers import OutputReaders
 from windlass.kubernetes.probing import Probing
-from windlass.kubernetes.readiness import ClusterReadiness
+from windlass.kubernetes.readiness import GenerationReadiness
 from windlass.kubernetes.reasons import controller_reason
 from windlass.kubernetes.runs import Runs
 
@@ -102,7 +103,7 @@ _NO_EXPORT: Final = (
 class KubernetesEngine:
     name = "kubernetes"
     takes: Literal["native", "image"] = "image"
-    measures_memory = True
+    measures_memory = is_tag_pulling = True
     server_host = server_folder = ""
 
     def __init__(
@@ -129,6 +130,7 @@ class KubernetesEngine:
         )
         self._generations = Generations(api, self._cache, options)
         self._accounts = NamespaceAccounts(api, options)
+        self._namespaces = Namespaces(api, options)
         self._environments = NamespaceObjects(api, self._cache, options)
         self._runs = Runs(api, self._cache, options, self._generations, self._environments)
         self._leftovers = Leftovers(api, self._cache, self._generations, self._runs, options)
@@ -208,6 +210,20 @@ class KubernetesEngine:
 
     async def revoke_credential(self, environment: str, run: str) -> None:
         await self._accounts.revoke(environment, run)
+
+    # Environments
+
+    async def environments(self) -> Collection[str]:
+        with self._translated():
+            return await self._namespaces.environments()
+
+    async def remove_environments(self, deleted_environments: Collection[str]) -> None:
+        """Deletes namespaces. One with the record of a removed generation stays as long as the record."""
+        with self._translated():
+            await self._ready()
+            in_use = {each.metadata.namespace for each in self._kept()}
+            for environment in deleted_environments:
+                await self._namespaces.remove(environment, in_use)
 
     # Images
 
@@ -356,7 +372,7 @@ class KubernetesEngine:
     async def wait_until_ready(self, workload: Workload, count: int, note_reason: Note = ignore_note) -> None:
         with self._notices.own_effects(workload.service, workload.generation), self._translated():
             await self._ready()
-            await ClusterReadiness(
+            await GenerationReadiness(
                 self.probing, self._api, self._cache, self._generations, workload, count, note_reason
             ).run()
 
@@ -505,12 +521,7 @@ class KubernetesEngine:
                 if self._seen_as(pod) and not has_ended(pod)
             )
             volumes = Counter(claim.label(names.SERVICE) for claim in self._cache.claims.all())
-            kept: list[KubeObject] = [
-                *self._cache.controllers(),
-                *self._cache.claims.all(),
-                *self._cache.pods.all(),
-            ]
-            titles = {each.label(names.SERVICE): each.label(names.LINES_NAME) for each in kept}
+            titles = {each.label(names.SERVICE): each.label(names.LINES_NAME) for each in self._kept()}
             return {
                 service: StoredData(name=title, instances=pods[service], volumes=volumes[service])
                 for service, title in sorted(titles.items())
@@ -551,6 +562,10 @@ class KubernetesEngine:
         """Does nothing: `set_aside` moved nothing."""
 
     # Helpers
+
+    def _kept(self) -> list[KubeObject]:
+        """Returns all objects of services, with the records of removed generations and runs."""
+        return [*self._cache.controllers(), *self._cache.claims.all(), *self._cache.pods.all()]
 
     def _note_cluster(self, identity: str, limits: EngineLimits) -> None:
         self.identity, self.limits = identity, limits

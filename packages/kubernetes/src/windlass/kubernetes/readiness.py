@@ -28,7 +28,7 @@ _EVENTS_AFTER: Final = 1.5
 _EVENTS_INTERVAL: Final = 2.0
 
 
-class ClusterReadiness:
+class GenerationReadiness:
     def __init__(
         self,
         probing: Probing,

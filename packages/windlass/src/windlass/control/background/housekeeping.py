@@ -26,7 +26,8 @@ from windlass.control.services.pushes import sweep_pushed
 from windlass.control.services.uploads import sweep_uploads
 from windlass.control.workloads.work_folders import sweep_work
 from windlass.core.deploy.scaling import count_of, scale
-from windlass.engines.engine import EngineUnavailable
+from windlass.engines.engine import Engine, EngineError, EngineUnavailable
+from windlass.engines.environment_spaces import EnvironmentSpaces
 from windlass.engines.workload import Instance, Phase, Usage, Workload
 from windlass.store import Claim, Tx
 
@@ -161,6 +162,7 @@ async def _discard_at(ctx: Context, place: Place, service: str) -> None:
 async def _sweep(ctx: Context, place: Place) -> None:
     with suppress(EngineUnavailable):  # The next sweep tries again.
         await service_data.sweep(ctx, place.engine)
+        await _remove_environments(ctx, place.engine)
     await ctx.point("engine swept")
     with suppress(BuilderUnavailable):
         await service_data.sweep(ctx, place.builder)
@@ -171,6 +173,19 @@ async def _sweep(ctx: Context, place: Place) -> None:
     if place.reconnect is not None:
         for service in await ctx.store.reads.deletions.left_on(place.id):
             await _discard_at(ctx, place, service)
+
+
+async def _remove_environments(ctx: Context, engine: Engine) -> None:
+    """Removes what an engine keeps for deleted environments."""
+    if not isinstance(engine, EnvironmentSpaces):
+        return
+    try:
+        kept, deletions = await engine.environments(), ctx.store.reads.deletions
+        await engine.remove_environments([each for each in sorted(kept) if await deletions.is_deleted(each)])
+    except EngineUnavailable:
+        raise
+    except EngineError as error:
+        _log.warning("what an engine keeps for deleted environments stays", extra={"why": str(error)})
 
 
 class Sample(Struct):
