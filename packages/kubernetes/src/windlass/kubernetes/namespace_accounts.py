@@ -72,17 +72,17 @@ class NamespaceAccounts:
     async def revoke(self, environment: str, run: str) -> None:
         """Ends the credential of a run. Succeeds if there is none."""
         own = f"{names.selector(self._options.installation)},{names.RUN}={names.run_label(run)}"
-        chosen = {"labelSelector": own}
         namespace = names.namespace(self._options.installation, environment)
         try:
-            await self._api.delete(paths.secrets(namespace), params=chosen)
+            await self._api.delete(paths.secrets(namespace), params={"labelSelector": own})
             await self._delete_expired(CLUSTER_BINDINGS, own, at=None)
-            await self._api.delete(paths.accounts(self._home), params=chosen)
+            await self._delete_expired(paths.accounts(self._home), own, at=None)
         except ClusterUnavailable as error:
             raise EngineUnavailable(str(error)) from error
         except ClusterRefusal as refused:
             raise EngineError(
-                f"Give the account of Windlass the right to delete Secrets in {namespace}: {refused}"
+                "Give the account of Windlass the right to delete Secrets, accounts and bindings of runs: "
+                f"{refused}"
             ) from refused
 
     async def sweep(self) -> None:
