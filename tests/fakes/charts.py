@@ -1,4 +1,4 @@
-"""A chart repository for tests: at every address, over HTTPS with an index, and as a registry of OCI."""
+"""A chart repository for tests: at every address, over HTTPS with an index, and as an OCI registry."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ async def test_objects_of_others_are_not_changed(cluster, engine):
     namespace = names.namespace("test", it.environment)
     foreign = {"metadata": {"name": namespace, "labels": {"team": "other"}}}
     cluster.put("namespaces", foreign)
-    with pytest.raises(EngineError, match="not of this Windlass"):
+    with pytest.raises(EngineError, match="does not belong to this Windlass"):
         await engine.apply(it, 1)
     assert cluster.objects["namespaces", "", namespace]["metadata"]["labels"] == {"team": "other"}
     assert cluster.all("deployments") == []

@@ -64,7 +64,7 @@ users:
 
 LONG_TEXTS = {
     "nested deeper": "kind: Config\nx: " + "[" * 900 + "]" * 900,
-    "have less in it": "kind: Config\nx:\n" + "- [a,b,c,d,e,f,g,h]\n" * 10_000,
+    "must be smaller": "kind: Config\nx:\n" + "- [a,b,c,d,e,f,g,h]\n" * 10_000,
 }
 
 

@@ -239,7 +239,7 @@ async def test_a_namespace_of_another_owner_is_refused_and_stays(
 ):
     name = names.namespace(INSTALLATION, "taken")
     plane.add_namespace(name)
-    with pytest.raises(EngineError, match="it is not of this Windlass"):
+    with pytest.raises(EngineError, match="it does not belong to this Windlass"):
         await given(accounts, "taken")
     found = plane.ask(f"/api/v1/namespaces/{name}/serviceaccounts")
     assert "windlass-runs" not in {item["metadata"]["name"] for item in found["items"]}

@@ -49,7 +49,7 @@ async def add_dependencies(
         if not _EXACT_PATTERN.match(exact.version):
             raise ChartError(
                 f"Run `helm dependency update`, and commit {LOCK_FILE}: the chart needs {needed.name} in the "
-                f"version {needed.version or 'any'}, which is not an exact one"
+                f"version {needed.version or 'any'}, which may be several"
             )
         address = needed.repository or exact.repository
         if not _ADDRESS_PATTERN.match(address):

@@ -70,7 +70,7 @@ class ChartRepositoryReader:
     async def charts(self) -> dict[str, list[str]]:
         """Returns the versions of all charts, the newest first."""
         if self._is_oci:
-            raise ChartError("chartName: name a chart: a registry of OCI does not list its charts")
+            raise ChartError("chartName: name a chart: an OCI registry does not list its charts")
         return {name: [entry.version for entry in entries] for name, entries in (await self._index()).items()}
 
     async def versions(self, chart: str) -> list[str]:

@@ -68,7 +68,7 @@ def installed_program() -> str:
     path = which(PROGRAM_NAME, path=for_tools().get("PATH"))
     if path is None:
         raise Invalid(
-            "source: ask the operator to install helm 4 on the machine of this server: it has no such program"
+            "source: ask the operator to install Helm 4 on the machine of this server: it is missing there"
         )
     return str(Path(path).resolve())
 

@@ -119,7 +119,9 @@ def _refuse_unsafe_yaml(text: str) -> None:
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
         if count > _MAX_EVENTS:  # seconds of work, and a cluster's file is read again at each start
-            raise BadAccess("kubeconfig: must have less in it: send that of one cluster (--minify)")
+            raise BadAccess(
+                "kubeconfig: must be smaller: send that of one cluster (kubectl config view --minify)"
+            )
         if isinstance(event, yaml.AliasEvent):  # a few of them can stand for gigabytes
             raise BadAccess("kubeconfig: write it without YAML aliases (*name)")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

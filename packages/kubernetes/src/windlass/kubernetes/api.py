@@ -186,7 +186,7 @@ class ClusterApi:
                                 return await self._whole(answer, limit)
                             pause = _retry_after(answer)
             await asyncio.sleep(pause)
-        raise ClusterUnavailable(f"{self._name} has too much to do")
+        raise ClusterUnavailable(f"{self._name} is overloaded: it refuses each repeated request (429)")
 
     async def about(self) -> ServerFacts:
         """Returns what the API server says about itself, in its answer and with its certificate."""

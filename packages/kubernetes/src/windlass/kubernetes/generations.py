@@ -89,7 +89,7 @@ class Generations:
             except ClusterRefusal as refused:
                 if not refused.is_conflict:
                     raise
-        raise EngineUnavailable("Deploy again: another server changes the same generation all the time")
+        raise EngineUnavailable("Deploy again: another server keeps changing the same generation")
 
     async def scale(self, controller: GenerationObject, replicas: int) -> None:
         for _ in range(_ATTEMPTS):
@@ -257,8 +257,7 @@ class Generations:
         if found.label(names.INSTALLATION) != label[names.INSTALLATION]:
             raise EngineError(
                 f"Rename or remove {found.metadata.name} in the namespace {found.metadata.namespace}: it "
-                f"is not of "
-                "this Windlass, and stays as it is"
+                "does not belong to this Windlass, which leaves it as it is"
             )
         is_same = found.label(names.DEPLOYMENT) == label[names.DEPLOYMENT]
         if is_same and is_removed(found) and not self._may_return(found):

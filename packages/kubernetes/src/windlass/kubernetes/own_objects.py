@@ -45,5 +45,6 @@ class OwnObjects:
     def refuse_foreign(self, found: KubeObject, what: str) -> None:
         if found.label(names.INSTALLATION) != self._label:
             raise EngineError(
-                f"Rename or remove {what} of the cluster: it is not of this Windlass, and stays as it is"
+                f"Rename or remove {what} of the cluster: it does not belong to this Windlass, which leaves "
+                "it as it is"
             )

@@ -108,7 +108,7 @@ class Runs:
                 await self.remove(made, 0)
                 raise
             return made
-        raise EngineUnavailable("Deploy again: the cluster does not take the Pod of the run")
+        raise EngineUnavailable("Deploy again: the cluster has not accepted the Pod of the run")
 
     async def _existing(self, workload: Workload, namespace: str, index: int) -> Pod | None:
         """Returns the Pod of this run; None if it has to be created again. Raises EngineError for a removed
@@ -120,7 +120,8 @@ class Runs:
         wanted = names.labels(self._options.installation, workload)
         if pod.label(names.INSTALLATION) != wanted[names.INSTALLATION]:
             raise EngineError(
-                f"Remove the Pod {name} of the cluster: it is not of this Windlass, and stays as it is"
+                f"Remove the Pod {name} of the cluster: it does not belong to this Windlass, which leaves it "
+                "as it is"
             )
         if pod.label(names.DEPLOYMENT) != wanted[names.DEPLOYMENT]:
             await self.remove(pod, 0)
@@ -196,14 +197,12 @@ def output_of(said: bytes) -> bytes | None:
             try:
                 found = base64.b64decode(b"".join(content[:-1]), validate=True)
             except binascii.Error as error:
-                raise EngineError(
-                    "Run it again: the output file of the run was not handed over in full"
-                ) from error
+                raise EngineError("Run it again: the output file of the run arrived incomplete") from error
             if len(found) > MAX_OUTPUT_BYTES:
                 raise output_too_long()
             return found
         case b"file":
-            raise EngineError("Run it again: the output file of the run was not handed over in full")
+            raise EngineError("Run it again: the output file of the run arrived incomplete")
     raise EngineError(
         "Write a regular file: the output file of the run is a folder, a link or something else"
     )
