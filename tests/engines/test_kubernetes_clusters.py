@@ -13,6 +13,8 @@ from aiohttp import web
 from tests.faults.inside import Inside, inside, until
 from tests.kubernetes.stub_cluster import StubCluster, stub_cluster
 from tests.world import Answer
+from windlass.control.services.clusters import find_access
+from windlass.engines.registries import BuildRegistry, RegistryLogin
 from windlass.store.tables.queues import queue_of, runs_beside
 
 
@@ -134,3 +136,34 @@ async def test_fields_of_other_engines_are_refused_by_name(windlass, cluster):
     assert (await connect(windlass)).status == 400
     local = await connect(windlass, engine="LOCAL", kubeconfig=cluster.kubeconfig())
     assert "kubeconfig: leave it out: it is for a cluster whose engine is KUBERNETES" in str(local)
+
+
+async def registry_of(windlass: Inside, cluster: str) -> Any:
+    access = await find_access(windlass.ctx, cluster)
+    assert access
+    return access.registry
+
+
+async def test_the_registry_of_a_cluster_cannot_be_deleted_before_the_cluster_has_another_one(
+    windlass, cluster
+):
+    org = (await windlass.call("GET", "/organization"))["id"]
+    config = {"username": "windlass", "password": "may-push"}
+    fields = {"name": "images", "kind": "GENERIC_CR", "url": "http://127.0.0.1:1", "config": config}
+    registry = await windlass.call("POST", f"/organization/{org}/containerRegistry", fields)
+    made = await connect(windlass, kubeconfig=cluster.kubeconfig(), registry_id=registry["id"])
+    assert (made.status, made["registry_path"]) == (201, "windlass"), made
+    assert await registry_of(windlass, made["id"]) == BuildRegistry(
+        "127.0.0.1:1/windlass", RegistryLogin("windlass", "may-push")
+    )
+    path = f"/organization/{org}/containerRegistry/{registry['id']}"
+    assert (await windlass.call("GET", path))["associated_services_count"] == 0
+    refused = await windlass.call("DELETE", path)
+    assert refused.status == 409, refused
+    assert "Choose another registry_id for the clusters that use it first (east)" in str(refused)
+    assert (await windlass.call("PUT", path, fields | {"config": config | {"password": "new"}})).status == 200
+    assert (await registry_of(windlass, made["id"])).login.password == "new"
+    change = {"registry_id": None}
+    assert (await windlass.call("PATCH", f"/organization/{org}/cluster/{made['id']}", change)).status == 200
+    assert await registry_of(windlass, made["id"]) is None
+    assert (await windlass.call("DELETE", path)).status == 204

@@ -19,7 +19,7 @@ from tests.kubernetes.control_plane import SECONDS_TO_WAIT, ClusterFiles
 from tests.kubernetes.keeper import NUMBER, READY
 from tests.kubernetes.leftovers import FOLDERS, LOCKS, PREFIX, dead, remove
 from tests.kubernetes.leftovers import main as remove_leftovers
-from tests.kubernetes.node import MOST_CLUSTERS, Network
+from tests.kubernetes.node import MOST_CLUSTERS, Network, trust_registry
 from tests.kubernetes.programs import CLUSTER, HELM, require_node
 from tests.kubernetes.registry import ImageRegistry
 from tests.source import ROOT
@@ -35,6 +35,10 @@ class Cluster(ClusterFiles):
     @property
     def registry(self) -> ImageRegistry:
         return ImageRegistry(self.network.registry)
+
+    def trust_registry(self, host: str, url: str) -> None:
+        """Lets the node pull images of a host from a registry at this address, without TLS."""
+        trust_registry(self.folder, host, url)
 
 
 @contextmanager

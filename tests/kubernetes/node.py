@@ -62,6 +62,15 @@ class Network(NamedTuple):
         return f"{self.node}:{REGISTRY_PORT}"
 
 
+def trust_registry(cluster: Path, host: str, url: str) -> None:
+    """Lets the node of a cluster pull images of a host from a registry at this address, without TLS."""
+    folder = cluster / "registries" / host
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "hosts.toml").write_text(
+        f'server = "{url}"\n[host."{url}"]\ncapabilities = ["pull", "resolve"]\n'
+    )
+
+
 class Node:
     def __init__(self, folder: Path, network: Network) -> None:
         self._folder = folder
@@ -123,8 +132,8 @@ class Node:
         ports = {"type": "portmap", "capabilities": {"portMappings": True}}
         configuration = {"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge, ports]}
         (plugins / "10-pods.conflist").write_text(json.dumps(configuration))
-        self._trust_registry(self._network.registry)
-        self._trust_registry("docker.io")  # official images of tests are there too
+        for host in (self._network.registry, "docker.io"):  # official images of tests are there too
+            trust_registry(self._folder, host, f"http://{self._network.registry}")
         file = self._folder / "containerd.toml"
         # A machine without CAP_SYS_RESOURCE cannot lower the score: then no pod would start.
         file.write_text(f"""version = 2
@@ -145,15 +154,6 @@ state = "{self._folder}/containerd-state"
     config_path = "{self._folder}/registries"
 """)
         self.plane.spawn("containerd", f"--config={file}", "--log-level=warn", program="containerd")
-
-    def _trust_registry(self, host: str) -> None:
-        """Lets the node pull images of a host from the registry of the cluster, without TLS."""
-        folder = self._folder / "registries" / host
-        folder.mkdir(parents=True)
-        url = f"http://{self._network.registry}"
-        (folder / "hosts.toml").write_text(
-            f'server = "{url}"\n[host."{url}"]\ncapabilities = ["pull", "resolve"]\n'
-        )
 
     def _import_pause_image(self) -> bool:
         """Each pod has a container that only sleeps."""

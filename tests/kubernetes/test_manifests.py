@@ -117,7 +117,8 @@ def test_allowed_namespaces_are_chosen_by_their_name_and_networks_by_their_range
 
 
 def test_a_login_is_written_for_its_registry():
-    made = manifests.pull_secret(OPTIONS, web(), "registry.example.com", RegistryLogin("me", "pw"))
+    data = manifests.pull_data("registry.example.com", RegistryLogin("me", "pw"))
+    made = manifests.pull_secret(OPTIONS, web(), data, "")
     document = base64.b64decode(made["data"][".dockerconfigjson"])
     assert b'"registry.example.com"' in document
     assert base64.b64encode(b"me:pw") in document

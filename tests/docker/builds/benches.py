@@ -26,7 +26,9 @@ class Bench:
         self.source.mkdir(parents=True, exist_ok=True)
         self.installation = f"test-{uuid.uuid4()}"
         self.folder = of_engine or folder / "engine"
-        self.builder = DockerBuilder(host=host, installation=self.installation, folder=self.folder, **given)
+        self.builder: Any = DockerBuilder(
+            host=host, installation=self.installation, folder=self.folder, **given
+        )
         self.service = str(uuid.uuid4())
         self.log: list[str] = []
 

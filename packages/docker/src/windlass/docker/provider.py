@@ -24,8 +24,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from windlass.base.addresses import Reach
+from windlass.base.bounded import BoundedCalls
 from windlass.base.errors import BadSetting, Invalid
 from windlass.base.subprocesses import in_thread
+from windlass.builders.publisher import ImagePublisher
 from windlass.docker import names
 from windlass.docker.builds.engine_version import runc_version, trusts_devices
 from windlass.docker.client import Away, Docker, EngineRefused
@@ -152,6 +154,19 @@ class DockerProvider:
             ),
             servers=NoServers(),
         )
+
+    def open_publisher(
+        self, settings: DockerSettings, calls: BoundedCalls, installation: str, folder: Path
+    ) -> ImagePublisher:
+        """Returns a builder for engines that cannot build, with the Docker engine of this server."""
+        from windlass.docker.builds.builder import DockerBuilder  # noqa: PLC0415
+        from windlass.docker.builds.publisher import DockerPublisher  # noqa: PLC0415
+
+        docker = Docker(settings.host, disk_reserve=settings.disk_reserve_bytes)
+        builder = DockerBuilder(
+            host=docker, folder=folder, installation=installation, calls=calls, pool=settings.pool
+        )
+        return DockerPublisher(docker, builder, installation)
 
     def folders(self, data: Path) -> Sequence[Path]:
         return (data / NAME, *(data / _PLACES_FOLDER).glob(f"*/{NAME}"))

@@ -1,4 +1,5 @@
-"""The builder of the Kubernetes engine, which refuses all builds: services on a cluster run from images."""
+"""The builder for Kubernetes clusters where no package of the server can build images. It refuses all
+builds."""
 
 from __future__ import annotations
 
@@ -7,16 +8,24 @@ from pathlib import Path
 from typing import Literal
 
 from windlass.builders.builder import BuildError, Order, Say
+from windlass.engines.engine import EngineError
+from windlass.engines.registries import BuildRegistry
 from windlass.engines.workload import Artifact
 
 _NO_BUILDS = (
-    "Create a container from an image in a registry, or deploy on a cluster with a Docker engine: Windlass "
-    "does not build images for Kubernetes clusters yet"
+    "Ask the operator to install the package windlass-docker and a Docker engine, or create a container from "
+    "an image in a registry: nothing builds images for this cluster"
 )
 
 
 class NoBuilder:
     makes: Literal["native", "image"] = "image"
+
+    def use(self, registry: BuildRegistry | None) -> None:
+        """Does nothing."""
+
+    async def export(self, artifact: Artifact, folder: str, destination: Path) -> Path:
+        raise EngineError(_NO_BUILDS)
 
     async def stop(self) -> None:
         """Does nothing."""

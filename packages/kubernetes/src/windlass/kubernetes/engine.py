@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from windlass.base.addresses import Reach
 from windlass.base.clock import Clock, SystemClock
+from windlass.builders.publisher import ImagePublisher
 from windlass.engines.engine import (
     UNKNOWN_LIMITS,
     DiskMeasurement,
@@ -39,7 +40,7 @@ from windlass.engines.engine import (
     leave_immediately,
 )
 from windlass.engines.namespace_access import NamespaceCredential
-from windlass.engines.registries import PullRequest, RegistryLogin
+from windlass.engines.registries import BuildRegistry, PullRequest, RegistryLogin
 from windlass.engines.rollout.listeners import ListeningPort
 from windlass.engines.workload import (
     Artifact,
@@ -82,6 +83,7 @@ from windlass.kubernetes.namespaces import Namespaces
 from windlass.kubernetes.notices import ChangeNotices
 from windlass.kubernetes.output_readers import OutputReaders
 from windlass.kubernetes.probing import Probing
+from windlass.kubernetes.pull_logins import PullLogins
 from windlass.kubernetes.readiness import GenerationReadiness
 from windlass.kubernetes.reasons import controller_reason
 from windlass.kubernetes.runs import Runs
@@ -93,11 +95,6 @@ _LOOK_INTERVAL: Final = 0.5
 _LISTING: Final = 15.0
 _ASIDE_GRACE: Final = 10.0
 _TERMINATION_COST: Final = "-1000"
-_NO_EXPORT: Final = (
-    "Choose a service with a program, or a cluster with a Docker engine: static sites out of images are "
-    "not served "
-    "from a Kubernetes cluster yet"
-)
 
 
 class KubernetesEngine:
@@ -114,10 +111,12 @@ class KubernetesEngine:
         options: ClusterOptions,
         allowed_addresses: Reach,
         expected_id: str = "",
+        publisher: ImagePublisher,
+        registry: BuildRegistry | None = None,
         clock: Clock | None = None,
     ) -> None:
         """`allowed_addresses`: those at which instances may be, because the gateway connects to what the
-        API server tells."""
+        API server tells. `registry`: the registry for built images. `publisher`: builds them."""
         self._api, self._options, self._reach = api, options, allowed_addresses
         self.clock = clock or SystemClock()
         self._notices = ChangeNotices()
@@ -131,7 +130,8 @@ class KubernetesEngine:
         self._generations = Generations(api, self._cache, options)
         self._accounts = NamespaceAccounts(api, options)
         self._namespaces = Namespaces(api, options)
-        self._environments = NamespaceObjects(api, self._cache, options)
+        self.logins, self._publisher = PullLogins(api, self._cache, options, registry), publisher
+        self._environments = NamespaceObjects(api, self._cache, options, self.logins)
         self._runs = Runs(api, self._cache, options, self._generations, self._environments)
         self._leftovers = Leftovers(api, self._cache, self._generations, self._runs, options)
         self._readers = OutputReaders(api, self._cache, folder)
@@ -143,7 +143,7 @@ class KubernetesEngine:
         self._locks: WeakValueDictionary[tuple[str, int], asyncio.Lock] = WeakValueDictionary()
         self._leaving: set[str] = set()
         """Uids of surplus Pods that are about to end."""
-        self._looking: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     # The engine itself
 
@@ -155,17 +155,19 @@ class KubernetesEngine:
         self._readers.start(sink)
         self._notices.start(self._generations, self._readers, notice, on_missed_notices)
         self._cache.start()
-        self._looking = self._looking or asyncio.create_task(self._state.run())
+        self._tasks = self._tasks or [
+            asyncio.create_task(run()) for run in (self._state.run, self.logins.run)
+        ]
         with suppress(EngineUnavailable):
             await self._cache.synced(_START_TIMEOUT)
         self._readers.forget_others()
         self._executions.look(self._api)
 
     async def stop(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
-            self._looking = None
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
         await self._executions.stop()
         await self._cache.stop()
         await self._notices.stop()
@@ -240,10 +242,10 @@ class KubernetesEngine:
     ) -> None:
         """Keeps the login for the namespace of the service. A node pulls images itself."""
         if login is not None and service:
-            self._environments.keep_login(service, artifact.ref, login)
+            self.logins.keep(service, artifact.ref, login)
 
     async def export(self, artifact: Artifact, folder: str, destination: Path) -> Path:
-        raise EngineError(_NO_EXPORT)
+        return await self._publisher.export(artifact, folder, destination)
 
     # Generations
 

@@ -9,7 +9,6 @@ import asyncio
 from typing import Final, TypeVar
 
 from windlass.engines.engine import VolumeLost
-from windlass.engines.registries import RegistryLogin, parse_ref
 from windlass.engines.workload import Workload
 from windlass.kubernetes import manifests, names, paths
 from windlass.kubernetes.api import ClusterApi, ClusterRefusal
@@ -18,26 +17,23 @@ from windlass.kubernetes.documents import KubeObject, VolumeClaim
 from windlass.kubernetes.manifests import ClusterOptions, Manifest
 from windlass.kubernetes.namespaces import Namespaces
 from windlass.kubernetes.own_objects import OwnObjects
+from windlass.kubernetes.pull_logins import PullLogins
 
 T = TypeVar("T")
 _ACCOUNT_CHECKS, _ACCOUNT_PAUSE = 100, 0.05
 _LOST_PHASE: Final = "Lost"
-_DOCKER_HUB_AUTH: Final = "https://index.docker.io/v1/"
 
 
 class NamespaceObjects:
-    def __init__(self, api: ClusterApi, cache: ClusterCache, options: ClusterOptions) -> None:
-        self._api, self._cache, self._options = api, cache, options
+    def __init__(
+        self, api: ClusterApi, cache: ClusterCache, options: ClusterOptions, logins: PullLogins
+    ) -> None:
+        self._api, self._cache, self._options, self._logins = api, cache, options, logins
         self._namespaces, self._objects = Namespaces(api, options), OwnObjects(api, options.installation)
         self._ready: set[str] = set()
         """Namespaces that were seen complete."""
-        self._logins: dict[str, tuple[str, RegistryLogin]] = {}
-        """The last login for each service, with the host of its registry."""
         self._written: dict[tuple[str, str], str] = {}
         """The digest of the last written pull secret and Services, by namespace and name."""
-
-    def keep_login(self, service: str, ref: str, login: RegistryLogin) -> None:
-        self._logins[service] = parse_ref(ref).host, login
 
     def refuse_lost_volumes(self, workload: Workload) -> None:
         """Raises VolumeLost if a volume that held data is gone."""
@@ -58,7 +54,8 @@ class NamespaceObjects:
                 if made is not None:
                     self._cache.claims.note(made)
         await self._create(paths.secrets(namespace), manifests.secret(self._options, workload), KubeObject)
-        await self._pull_secret(workload, namespace)
+        if (login := self._logins.secret(workload)) is not None:
+            await self._put(paths.secrets(namespace), login)
         if not is_run:
             for service in manifests.neighbours(self._options, workload):
                 await self._service(namespace, service)
@@ -81,15 +78,6 @@ class NamespaceObjects:
             await asyncio.sleep(_ACCOUNT_PAUSE)
         self._ready.add(name)
         return name
-
-    async def _pull_secret(self, workload: Workload, namespace: str) -> None:
-        if (kept := self._logins.get(workload.service)) is None:
-            return
-        host, login = kept
-        registry = _DOCKER_HUB_AUTH if host == "docker.io" else host
-        await self._put(
-            paths.secrets(namespace), manifests.pull_secret(self._options, workload, registry, login)
-        )
 
     async def _service(self, namespace: str, wanted: Manifest) -> None:
         await self._put(paths.services(namespace), wanted)

@@ -160,9 +160,17 @@ def secret_name(workload: Workload) -> str:
     return names.variables_secret(workload, hashlib.sha256(key.encode()).hexdigest())
 
 
-def pull_secret(options: ClusterOptions, workload: Workload, registry: str, login: RegistryLogin) -> Manifest:
+def pull_data(registry: str, login: RegistryLogin) -> Mapping[str, str]:
+    """Returns the content of a Secret with the login of a registry."""
     auth = base64.b64encode(f"{login.username}:{login.password}".encode()).decode()
     document = {"auths": {registry: {"auth": auth}}}
+    return {".dockerconfigjson": base64.b64encode(msgspec.json.encode(document)).decode()}
+
+
+def pull_secret(
+    options: ClusterOptions, workload: Workload, data: Mapping[str, str], registry_label: str
+) -> Manifest:
+    """`registry_label`: identifies the registry for built images; empty for other registries."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -173,9 +181,11 @@ def pull_secret(options: ClusterOptions, workload: Workload, registry: str, logi
             "labels": {
                 names.INSTALLATION: names.installation_label(options.installation),
                 names.SERVICE: workload.service,
+                **({names.REGISTRY: registry_label} if registry_label else {}),
             },
+            "annotations": {names.DIGEST: digest(data)},
         },
-        "data": {".dockerconfigjson": base64.b64encode(msgspec.json.encode(document)).decode()},
+        "data": data,
     }
 
 

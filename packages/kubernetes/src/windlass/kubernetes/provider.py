@@ -11,9 +11,12 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from msgspec.structs import replace
+
 from windlass.base.addresses import Reach
 from windlass.base.errors import BadSetting, Invalid
 from windlass.base.subprocesses import in_thread
+from windlass.builders.publisher import ImagePublisher
 from windlass.engines.engine import EngineError
 from windlass.engines.findings import Finding, fail, ok
 from windlass.engines.provider import (
@@ -25,6 +28,7 @@ from windlass.engines.provider import (
     SharedResource,
     StartReport,
 )
+from windlass.engines.registries import BuildRegistry, RegistryLogin
 from windlass.engines.servers import NoServers
 from windlass.kubernetes.access import (
     BadAccess,
@@ -58,9 +62,12 @@ def make_engine(
     allowed_sources: Sequence[str] = (),
     name: str = "",
     expected_id: str = "",
+    registry: BuildRegistry | None = None,
+    publisher: ImagePublisher | None = None,
 ) -> KubernetesEngine:
     """Returns an engine that is not connected yet."""
     from windlass.kubernetes.api import ClusterApi  # noqa: PLC0415 (see above)
+    from windlass.kubernetes.builder import NoBuilder  # noqa: PLC0415 (see above)
     from windlass.kubernetes.engine import KubernetesEngine  # noqa: PLC0415 (see above)
     from windlass.kubernetes.manifests import ClusterOptions  # noqa: PLC0415 (see above)
 
@@ -76,7 +83,21 @@ def make_engine(
         options=options,
         allowed_addresses=allowed_addresses,
         expected_id=expected_id,
+        registry=registry,
+        publisher=publisher or NoBuilder(),
     )
+
+
+class KubernetesSettings(OwnKubernetesSettings, frozen=True, kw_only=True):
+    build_registry: BuildRegistry | None = None
+
+    @property
+    def pulled_registry(self) -> BuildRegistry | None:
+        """The registry of the installation, with the login for nodes."""
+        name, password = self.kubernetes_registry_username, self.kubernetes_registry_password
+        if self.build_registry is None or not name:
+            return self.build_registry
+        return replace(self.build_registry, pull_login=RegistryLogin(name, password))
 
 
 class KubernetesProvider:
@@ -85,17 +106,16 @@ class KubernetesProvider:
     takes: Literal["image"] = "image"
     rank = -10
     is_of_server = False
-    settings_type = OwnKubernetesSettings
+    settings_type = KubernetesSettings
 
-    async def presence(self, settings: OwnKubernetesSettings) -> Availability:
+    async def presence(self, settings: KubernetesSettings) -> Availability:
         """Returns that it is not there: `auto` never takes this engine, which has to be chosen by its
         name."""
         return Availability(False, "the engine kubernetes is used only where the setting engine names it")
 
-    async def open(self, settings: OwnKubernetesSettings, server: Server) -> OpenedEngine:
-        from windlass.kubernetes.builder import NoBuilder  # noqa: PLC0415 (see above)
-
+    async def open(self, settings: KubernetesSettings, server: Server) -> OpenedEngine:
         access = await in_thread(access_of, settings)
+        publisher = _publisher(server, server.folder / NAME, settings.pulled_registry)
         engine = make_engine(
             access,
             Reach(_ANYWHERE),
@@ -104,25 +124,27 @@ class KubernetesProvider:
             helper_image=settings.kubernetes_helper_image,
             storage_class=settings.kubernetes_storage_class,
             allowed_sources=sources_of(settings),
+            registry=settings.pulled_registry,
+            publisher=publisher,
         )
-        return OpenedEngine(engine=engine, builder=NoBuilder(), servers=NoServers())
+        return OpenedEngine(engine=engine, builder=publisher, servers=NoServers())
 
     def folders(self, data: Path) -> Sequence[Path]:
         return ()
 
-    async def start_report(self, settings: OwnKubernetesSettings) -> StartReport:
+    async def start_report(self, settings: KubernetesSettings) -> StartReport:
         return StartReport()
 
-    async def shared_resource(self, settings: OwnKubernetesSettings) -> SharedResource | None:
+    async def shared_resource(self, settings: KubernetesSettings) -> SharedResource | None:
         return None
 
-    async def server_host(self, settings: OwnKubernetesSettings) -> str:
+    async def server_host(self, settings: KubernetesSettings) -> str:
         return ""
 
     def service_of(self, pid: int, data: Path) -> str:
         return ""
 
-    async def diagnose_presence(self, settings: OwnKubernetesSettings, *, is_used: bool) -> Finding | None:
+    async def diagnose_presence(self, settings: KubernetesSettings, *, is_used: bool) -> Finding | None:
         if not is_used:
             return None
         try:
@@ -131,7 +153,7 @@ class KubernetesProvider:
             return fail("Kubernetes", str(error), "or choose another engine with --engine")
         return ok("Kubernetes", f"the API server is {access.server}")
 
-    async def diagnose(self, settings: OwnKubernetesSettings) -> AsyncIterator[Finding]:
+    async def diagnose(self, settings: KubernetesSettings) -> AsyncIterator[Finding]:
         from windlass.kubernetes.checks import check_cluster  # noqa: PLC0415 (see above)
 
         try:
@@ -147,12 +169,11 @@ class KubernetesProvider:
         self,
         remote: RemoteEngine,
         allowed_addresses: Reach,
-        settings: OwnKubernetesSettings,
+        settings: KubernetesSettings,
         server: Server,
         folder: Path,
     ) -> OpenedEngine:
-        from windlass.kubernetes.builder import NoBuilder  # noqa: PLC0415 (see above)
-
+        publisher = _publisher(server, folder / NAME, remote.registry)
         engine = make_engine(
             remote_access(remote),
             allowed_addresses,
@@ -163,12 +184,20 @@ class KubernetesProvider:
             allowed_sources=sources_of(settings),
             name=remote.name,
             expected_id=remote.engine_id,
+            registry=remote.registry,
+            publisher=publisher,
         )
+        connected = remote
 
         async def reconnect(remote: RemoteEngine) -> None:
-            await engine.move(remote_access(remote), remote.engine_id)
+            nonlocal connected
+            former, connected = connected, remote
+            engine.logins.use(remote.registry)
+            publisher.use(remote.registry)
+            if (former.config, former.engine_id) != (remote.config, remote.engine_id):
+                await engine.move(remote_access(remote), remote.engine_id)
 
-        return OpenedEngine(engine=engine, builder=NoBuilder(), servers=NoServers(), reconnect=reconnect)
+        return OpenedEngine(engine=engine, builder=publisher, servers=NoServers(), reconnect=reconnect)
 
     async def identity(self, remote: RemoteEngine, allowed_addresses: Reach) -> str:
         from windlass.kubernetes.checks import refuse_unusable  # noqa: PLC0415 (see above)
@@ -187,6 +216,16 @@ class KubernetesProvider:
         return await report_of(remote_access(remote), allowed_addresses, remote.name, installation)
 
 
+def _publisher(server: Server, folder: Path, registry: BuildRegistry | None) -> ImagePublisher:
+    from windlass.kubernetes.builder import NoBuilder  # noqa: PLC0415 (see above)
+
+    if server.open_publisher is None:
+        return NoBuilder()
+    publisher = server.open_publisher(server.installation, folder / "builds")
+    publisher.use(registry)
+    return publisher
+
+
 def remote_access(remote: RemoteEngine) -> ClusterAccess:
     """Returns the access of a stored cluster, whose kubeconfig was read before. Raises EngineError."""
     try:
@@ -195,7 +234,7 @@ def remote_access(remote: RemoteEngine) -> ClusterAccess:
         raise EngineError(f"Send the kubeconfig of the cluster {remote.name} again: {error}") from error
 
 
-def access_of(settings: OwnKubernetesSettings) -> ClusterAccess:
+def access_of(settings: KubernetesSettings) -> ClusterAccess:
     """Returns the access that the settings name. Raises BadSetting."""
     if not settings.kubernetes_config:
         if account := pod_account():

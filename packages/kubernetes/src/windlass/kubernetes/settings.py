@@ -41,3 +41,19 @@ class OwnKubernetesSettings(Struct, frozen=True, kw_only=True):
             after_setting="kubernetes_storage_class",
         ),
     ] = ()
+    kubernetes_registry_username: Annotated[
+        str,
+        says(
+            "User name with which the nodes of the engine kubernetes pull from `registry`, best one that "
+            "only reads; empty: registry_username",
+            after_setting="kubernetes_allow_from",
+        ),
+    ] = ""
+    kubernetes_registry_password: Annotated[
+        str,
+        says(
+            "Password for kubernetes_registry_username",
+            secret=True,
+            after_setting="kubernetes_registry_username",
+        ),
+    ] = ""

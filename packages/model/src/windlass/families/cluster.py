@@ -28,6 +28,7 @@ from windlass.core.declare.fields import (
     example,
     hidden,
     kept,
+    refers,
     several_lines,
     shaped,
 )
@@ -48,6 +49,17 @@ PlaceName = Annotated[
             "must be a name of up to 40 lower-case letters, digits and dashes, such as second",
         ),
         description="The server on whose machine services run: its setting `place`. Left out: `local`",
+    ),
+]
+RegistryPath = Annotated[
+    str,
+    Meta(
+        max_length=150,
+        pattern=shaped(
+            r"^[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*\Z",
+            "must be the beginning of names of images in the registry, such as acme/builds",
+        ),
+        description="Beginning of the names of these images in the registry, before the id of the service",
     ),
 ]
 EngineWord = Literal["LOCAL", "DOCKER", "KUBERNETES"]
@@ -153,6 +165,19 @@ class Cluster(Spec):
             kept(),
         ]
     ] = absent
+    registry_id: Maybe[
+        Annotated[
+            Id,
+            refers("containerRegistry"),
+            Meta(
+                description="Registry to which Windlass pushes the images that it builds for a Kubernetes "
+                "cluster, and from which the cluster pulls them. Without it, nothing is built for such a "
+                "cluster; other engines do not use it"
+            ),
+            kept(),
+        ]
+    ] = absent
+    registry_path: Annotated[RegistryPath, kept()] = "windlass"
     router_port: Maybe[
         Annotated[
             Port,

@@ -17,8 +17,10 @@ from windlass.base.addresses import Reach
 from windlass.base.bounded import BoundedCalls
 from windlass.base.clock import Clock
 from windlass.builders.builder import Builder
+from windlass.builders.publisher import OpenPublisher
 from windlass.engines.engine import Engine
 from windlass.engines.findings import Finding
+from windlass.engines.registries import BuildRegistry
 from windlass.engines.servers import Servers
 
 PROVIDERS_GROUP = "windlass.engines"
@@ -35,6 +37,8 @@ class Server(Struct, frozen=True, kw_only=True):
     """Id that distinguishes this installation's objects on a shared engine."""
     calls: BoundedCalls
     """Runs functions that read files of commits, with resource limits."""
+    open_publisher: OpenPublisher | None = None
+    """Opens a builder for engines that do not build; None if no package has one."""
 
 
 class OpenedEngine(Struct, frozen=True, kw_only=True):
@@ -69,6 +73,8 @@ class RemoteEngine(Struct, frozen=True, kw_only=True):
     engine_id: str = ""
     """Id of the engine to which the cluster was connected; other engines are rejected. Empty: any engine is
     accepted."""
+    registry: BuildRegistry | None = None
+    """The organization's registry for images that are built for the cluster."""
 
 
 class EngineReport(Struct, frozen=True, kw_only=True):

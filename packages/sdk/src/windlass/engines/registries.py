@@ -135,11 +135,13 @@ class RegistryLogin(Struct, frozen=True):
 
 
 class BuildRegistry(Struct, frozen=True):
-    """The registry to which an installation pushes built images."""
+    """The registry to which built images are pushed: that of the installation, or that of a cluster."""
 
     prefix: str
     """Host and path, such as `registry.example.com/windlass`."""
     login: RegistryLogin | None = None
+    pull_login: RegistryLogin | None = None
+    """Credentials for engines that only pull; None for `login`."""
 
     def name_of(self, ref: str) -> str:
         """Returns the name of a built image in the registry."""

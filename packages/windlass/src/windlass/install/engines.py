@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from windlass.base.bounded import BoundedCalls
 from windlass.base.entry_points import entry_points
 from windlass.base.environment import for_tools
 from windlass.base.subprocesses import in_thread
+from windlass.builders.publisher import OpenPublisher
 from windlass.config import BadSetting, Settings, folders_of_services, settings_file
 from windlass.engines.provider import PROVIDERS_GROUP, EngineProvider
 from windlass.engines.rollout.removed_generations import RECORDS_FOLDER
@@ -50,6 +52,14 @@ def private_files(settings: Settings) -> tuple[str, ...]:
     if (file := settings_file()) is not None:
         named += [str(file), str(file.parent)]
     return tuple(filter(None, named))
+
+
+def publisher_opener(settings: Settings, calls: BoundedCalls) -> OpenPublisher | None:
+    """Returns what builds images for engines that cannot build; None if no installed package does."""
+    for provider in providers().values():
+        if open_publisher := getattr(provider, "open_publisher", None):
+            return partial(open_publisher, own_settings(provider, settings), calls)
+    return None
 
 
 async def provider_in_use(settings: Settings) -> EngineProvider:

@@ -21,7 +21,7 @@ from windlass.engines.provider import EngineProvider, Server
 from windlass.engines.servers import Servers
 from windlass.gateway.router import GatewayRouter
 from windlass.install.connecting import ClusterConnector, gateway_access_log, gateway_link
-from windlass.install.engines import own_settings, provider_in_use
+from windlass.install.engines import own_settings, provider_in_use, publisher_opener
 from windlass.install.server_id import home_of, owner_id
 from windlass.sources.bundled import BundledRepositories
 from windlass.sources.git import Git
@@ -58,7 +58,13 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
     folder = await in_thread(Path(settings.data_dir).resolve)
     calls = bounded_detection(CallLimits(settings.detection_memory, settings.detection_seconds))
     provider = await provider_in_use(settings)
-    server = Server(folder=folder, clock=clock, installation=installation, calls=calls)
+    server = Server(
+        folder=folder,
+        clock=clock,
+        installation=installation,
+        calls=calls,
+        open_publisher=publisher_opener(settings, calls),
+    )
     opened = await provider.open(own_settings(provider, settings), server)
     try:
         git = Git(

@@ -134,7 +134,7 @@ class DockerBuilder:
         reads the files of commits. `pool`: the subnets of build networks. `folder`: the engine's data
         folder. `disk_reserve`: bytes of the engine's disk to keep free, if it is a disk of this machine."""
         self._docker = host if isinstance(host, Docker) else Docker(host, disk_reserve=disk_reserve)
-        self._built = BuiltImages(self._docker, registry)
+        self.built = BuiltImages(self._docker, registry)
         self._calls = calls or bounded_detection()
         self._installation = installation
         self._buildkit = buildkit
@@ -159,7 +159,7 @@ class DockerBuilder:
         with self._translate():
             if artifact := await self._artifact(service, key):
                 return artifact
-            return await self._artifact(service, key) if await self._built.fetch(_ref(service, key)) else None
+            return await self._artifact(service, key) if await self.built.fetch(_ref(service, key)) else None
 
     async def build(self, order: Order, write_line: Say) -> Artifact:
         if not _TAG_PATTERN.fullmatch(order.key):
@@ -250,7 +250,7 @@ class DockerBuilder:
                 "Deploy again: the Docker engine ended the build without an image, and gave no reason"
             )
         await self._pulled.keep(order.service, "build", read_dockerfile.guarded.images)
-        if why := await self._built.send(artifact.ref):
+        if why := await self.built.send(artifact.ref):
             write_line(f"The image stays on the Docker engine alone: the registry did not take it: {why}")
         return artifact
 

@@ -1,7 +1,7 @@
-"""Pushes built images to the installation's registry, and pulls them from there if the engine has lost them.
+"""Pushes built images to a registry, and pulls them from there if the engine has lost them.
 
-Registry and login belong to the operator. The login is only sent to the installation's own engine, never to
-the engine of a cluster, which belongs to an organization.
+The login of the installation's registry belongs to the operator. It is only sent to the installation's own
+engine, never to the engine of a cluster, which belongs to an organization.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ KEY_LABEL: Final = "windlass.key"
 class BuiltImages:
     def __init__(self, docker: Docker, registry: BuildRegistry | None) -> None:
         self._docker = docker
-        self._registry = registry
+        self.registry = registry
 
     async def send(self, ref: str) -> str:
         """Pushes a built image to the registry, if a registry is configured. Returns the reason of a failure;
         empty on success."""
-        if self._registry is None:
+        if self.registry is None:
             return ""
-        remote = self._registry.name_of(ref)
+        remote = self.registry.name_of(ref)
         try:
             await self._tag(ref, remote)
-            await push(self._docker, remote, self._registry.login)
+            await push(self._docker, remote, self.registry.login)
         except EngineRefused as refused:
             return refused.message
         finally:
-            await self._untag(remote)
+            await self.untag(remote)
         return ""
 
     async def fetch(self, ref: str) -> bool:
         """Pulls a built image that the engine does not have. Returns whether the registry had the image."""
-        if self._registry is None or not ref.startswith(WINDLASS_PREFIX):
+        if self.registry is None or not ref.startswith(WINDLASS_PREFIX):
             return False
-        remote = self._registry.name_of(ref)
+        remote = self.registry.name_of(ref)
         try:
-            await pull(self._docker, remote, self._registry.login)
+            await pull(self._docker, remote, self.registry.login)
         except EngineRefused:
             return False
         try:
@@ -52,7 +52,7 @@ class BuiltImages:
                 return False
             await self._tag(remote, ref)
         finally:
-            await self._untag(remote)
+            await self.untag(remote)
         return True
 
     async def _is_build_of(self, remote: str, ref: str) -> bool:
@@ -69,7 +69,8 @@ class BuiltImages:
         params = {"repo": named.name, "tag": named.tag}
         await self._docker.raw("POST", f"/images/{ref}/tag", params=params)
 
-    async def _untag(self, ref: str) -> None:
+    async def untag(self, ref: str) -> None:
+        """Removes a name of an image. Succeeds if there is none, or if a container uses it."""
         try:
             await self._docker.raw("DELETE", f"/images/{ref}", params={"noprune": True})
         except EngineRefused as refused:

@@ -11,6 +11,7 @@ from windlass.base.metrics import Metric
 from windlass.builders.builder import Builder
 from windlass.engines.engine import UNKNOWN_LIMITS, Engine, EngineLimits
 from windlass.engines.provider import RemoteEngine
+from windlass.engines.registries import BuildRegistry
 from windlass.engines.servers import Servers
 from windlass.gateway.messages import ServiceTraffic, ServiceUses
 from windlass.routers.router import Router
@@ -73,6 +74,8 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
     key: str = ""
     config: str = ""
     """Address and credentials as one text, instead of the fields above."""
+    registry: BuildRegistry | None = None
+    """The organization's registry for images that are built for the cluster."""
     router_port: int = 0
     engine_id: str = ""
     """The id of the engine that the cluster was connected to first. An engine with another id is not
@@ -93,6 +96,7 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
             key=self.key,
             config=self.config,
             engine_id=self.engine_id,
+            registry=self.registry,
         )
 
     @property

@@ -147,10 +147,10 @@ async def set_links(
 
 
 async def count_users(ctx: Context, tx: Tx, targets: Iterable[str]) -> None:
-    """Writes into the documents of resources how many other resources refer to them."""
+    """Writes into the documents of resources how many services refer to them."""
     for id in targets:
         if row := await tx.resources.get(id):
-            count = len({user.id for user in await tx.links.users(id)})
+            count = len({user.id for user in await tx.links.users(id) if user.family in ctx.kinds})
             field = ctx.registry[row.family].counts_users
             await tx.resources.rewrite(id, rewritten(row.body, {field: count}))
 

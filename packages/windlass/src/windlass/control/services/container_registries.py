@@ -36,6 +36,7 @@ from windlass.core.declare.fields import absent
 from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.engines.registries import REGISTRY_KINDS, LoginSource, RegistryKind, other_registry
+from windlass.families.cluster import cluster
 from windlass.families.container_registry import (
     ContainerRegistry,
     RateLimit,
@@ -44,7 +45,7 @@ from windlass.families.container_registry import (
 )
 from windlass.registries.client import RegistryClient
 from windlass.registries.refusals import Problem, RegistryFailure
-from windlass.store import Reads, Row, Tx
+from windlass.store import Reads, Row, Tx, cluster_topic
 
 
 @reads("*.associatedServices")
@@ -82,7 +83,7 @@ async def _describe(ctx: Context, service: Row) -> Mapping[str, object]:
 
 
 _CHECK_NAME: Final = "check"
-_MAX_NAMED_SERVICES: Final = 5
+_MAX_NAMED: Final = 5
 _FIELDS: Final = {Problem.LOGIN: "config", Problem.RIGHT: "config"}
 """The field to report for a kind of problem; by default the address."""
 
@@ -188,13 +189,16 @@ class ContainerRegistries(Behaviour[ContainerRegistry]):
         for service in await services_that_use(ctx, tx, row):
             changes = ctx.kinds[service.family].with_registry(service, row)
             await tx.resources.rewrite(service.id, rewritten(service.body, changes))
+        for user in await tx.links.users_of_family(row.id, cluster.name):
+            tx.nudge(cluster_topic(user.id))
 
     async def deleting(self, ctx: Context, tx: Tx, row: Row) -> None:
+        if clusters := await tx.links.users_of_family(row.id, cluster.name):
+            shown = ", ".join(sorted(each.read(NamedDocument).name for each in clusters)[:_MAX_NAMED])
+            raise Conflict(f"Choose another registry_id for the clusters that use it first ({shown})")
         names = sorted(name_of(service) for service in await services_that_use(ctx, tx, row))
         if names:
-            shown = ", ".join(names[:_MAX_NAMED_SERVICES]) + (
-                ", …" if len(names) > _MAX_NAMED_SERVICES else ""
-            )
+            shown = ", ".join(names[:_MAX_NAMED]) + (", …" if len(names) > _MAX_NAMED else "")
             raise Conflict(
                 f"Give the services that use it another registry, or delete them: {len(names)} use it "
                 f"({shown})"

@@ -42,6 +42,19 @@ async def login_of(ctx: Context, spec: ContainerRegistry) -> RegistryLogin | Non
     return None
 
 
+def why_not_for_builds(spec: ContainerRegistry) -> str:
+    """Returns why images for clusters cannot be pushed to a registry; empty if they can."""
+    match REGISTRY_KINDS[spec.kind].login:
+        case LoginSource.AWS:
+            return (
+                "choose a registry of another kind: logins of ECR end after 12 hours, and a node may pull an "
+                "image long after that"
+            )
+        case LoginSource.NONE:
+            return "choose a registry that takes images: this one has no login"
+    return ""
+
+
 async def ask_aws(ctx: Context, spec: ContainerRegistry) -> EcrLogin:
     config = spec.config
     keys = AccessKeys(config.access_key_id or "", config.secret_access_key or "", config.region or "")
