@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from math import ceil
@@ -13,10 +14,12 @@ from windlass.kubernetes.api import ClusterApi, ClusterRefusal
 from windlass.kubernetes.cache import ClusterCache
 from windlass.kubernetes.documents import GenerationObject, Pod
 from windlass.kubernetes.generations import Generations, is_removed
-from windlass.kubernetes.instances import number
+from windlass.kubernetes.instances import is_leaving, is_running, number
 from windlass.kubernetes.output_readers import OutputReaders
 from windlass.kubernetes.runs import Runs
 
+LEAVE_SECONDS: Final = 1.0
+"""Seconds in which all nodes learn that a Pod gets no more connections of neighbours."""
 _END_PATIENCE: Final = 90.0
 """Seconds beyond the grace period in which a node ends an instance."""
 
@@ -36,6 +39,20 @@ class Endings:
     async def end_run(self, run: Pod, grace: float) -> None:
         await self._runs.remove(run, grace)
         await self._readers.until_silent(run)
+
+    async def leave_service(self, service: str, generation: int | None) -> None:
+        """Takes Pods that are about to end out of the addresses of their service, if Pods of another
+        generation stay there. A node takes a moment to learn that; otherwise, neighbours would connect to a
+        program that has ended."""
+        running = [pod for pod in self._controlled(service, None) if _has_neighbours(pod)]
+        leaving = [pod for pod in running if generation in (None, number(pod.label(names.GENERATION)))]
+        if not leaving or len(leaving) == len(running):
+            return
+        for pod in leaving:
+            change = {"metadata": {"labels": {names.SERVES: None}}}
+            with suppress(ClusterRefusal):  # it ends without it
+                await self._api.patch(paths.pods(pod.metadata.namespace, pod.metadata.name), change, Pod)
+        await asyncio.sleep(LEAVE_SECONDS)
 
     async def end_pods(
         self, service: str, generation: int | None, controllers: Sequence[GenerationObject], grace: float
@@ -94,3 +111,12 @@ class Endings:
     def _is_there(self, pod: Pod) -> bool:
         found = self._cache.pods.get(pod.metadata.namespace, pod.metadata.name)
         return found is not None and found.metadata.uid == pod.metadata.uid
+
+
+def _has_neighbours(pod: Pod) -> bool:
+    """Returns whether a Pod gets connections of neighbours."""
+    return (
+        bool(pod.label(names.SERVES) and pod.annotation(names.PORTS))
+        and is_running(pod)
+        and not is_leaving(pod)
+    )

@@ -355,6 +355,8 @@ class KubernetesEngine:
                 self._generations.of(service, generation),
                 key=lambda each: number(each.label(names.GENERATION)),
             )
+            if grace:
+                await self._endings.leave_service(service, generation)
             for controller in controllers:
                 await self._generations.record_removal(controller)
             runs = [pod for pod in self._generations.pods(service, generation) if pod.label(names.INDEX)]
