@@ -62,6 +62,12 @@ ROWS: Final = {
         "kubernetes/test_watches.py::test_calls_that_were_told_to_wait_do_not_delay_others",
         ("kubernetes.api",),
     ),
+    "connections for the output of Pods": SharedResource(
+        "services of one cluster",
+        "windlass.kubernetes.output:MAX_STREAMS",
+        "kubernetes/test_output_limits.py::test_output_beyond_the_limit_of_connections_is_read_in_turns",
+        ("kubernetes.output",),
+    ),
     "reads of repositories": SharedResource(
         "organizations on one server",
         "windlass.control.context.git_reader:SPARE_READS",

@@ -36,7 +36,7 @@ async def _clusters_with(reads: Reads, row: Row) -> list[CredentialCluster]:
 
 
 @behaves(*CREDENTIALS)
-class CloudCredentials(Behaviour[Spec]):
+class KeptCredentials(Behaviour[Spec]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Spec]) -> None:
         draft.give(object_type=OBJECT_TYPES[draft.family.name])
 
