@@ -229,12 +229,12 @@ async def test_the_last_free_public_port_is_found_in_at_most_2_tries(monkeypatch
                 await tx.names.reserve(f"{PORT_PREFIX}{held}", "00000000-aaaa-4aaa-8aaa-000000000001")
 
         await store.write(hold)
-        take = NameChanges.take
+        reserve = NameChanges.reserve
 
         async def counted(self: NameChanges, name: str, *given: Any) -> Any:
             tries.append(name)
-            return await take(self, name, *given)
+            return await reserve(self, name, *given)
 
-        monkeypatch.setattr(NameChanges, "take", counted)
+        monkeypatch.setattr(NameChanges, "reserve", counted)
         assert await number(world, await runs(world)) == 30250
         assert len([name for name in tries if name.startswith(PORT_PREFIX)]) <= 2
