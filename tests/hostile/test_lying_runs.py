@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from tests.terraform_services.test_settings import body, made
 from tests.world import Answer, World, make_world
+from windlass.core.words.masking import Mask
+from windlass.terraform import operations, run_requests
 from windlass.terraform.states import run_credential
 
 LONG = "x" * 64 * 1024
@@ -110,6 +113,90 @@ async def test_a_message_with_millions_of_elements_is_refused_before_decoding(
     assert (refused.status, "lists and objects" in refused.message) == (400, True)
 
 
+NUMBERS = b",".join([b"0"] * 1_500_000)
+"""3 MB of values without lists and objects."""
+
+
+@pytest.mark.parametrize(
+    ("method", "what", "sent"),
+    [
+        ("POST", "state", STATE % b"[%s]" % NUMBERS),
+        ("PUT", "resources", b'{"values": {"outputs": {"a": {"value": [%s]}}}}' % NUMBERS),
+    ],
+)
+async def test_a_message_with_millions_of_values_is_refused_before_decoding(
+    world: World, method: str, what: str, sent: bytes
+):
+    run = await begun(world)
+    refused = await run.send(method, what, sent)
+    assert (refused.status, "values: divide the module" in refused.message) == (400, True)
+
+
+@pytest.mark.parametrize("is_in_thread", [True, False], ids=["in a thread", "without the thread"])
+@pytest.mark.parametrize("what", ["resources", "plan"])
+async def test_secrets_are_masked_while_other_requests_are_answered(
+    monkeypatch: pytest.MonkeyPatch, world: World, what: str, is_in_thread: bool
+):
+    """The longest texts take seconds."""
+
+    async def directly(function: Any, *arguments: Any) -> Any:
+        return function(*arguments)
+
+    if not is_in_thread:
+        monkeypatch.setattr(run_requests, "in_thread", directly)
+    loop, masked = threading.get_ident(), list[bool]()
+
+    class NotingMask(Mask):
+        def text(self, text: str) -> str:
+            masked.append(threading.get_ident() == loop)
+            return super().text(text)
+
+    monkeypatch.setattr(run_requests, "Mask", NotingMask)
+    monkeypatch.setattr(run_requests, "EMPTY_MASK", NotingMask(()))
+    monkeypatch.setattr(type(world.installation.ctx.logs.masks), "of", lambda masks, id: NotingMask([SECRET]))
+    run = await begun(world)
+    resource = {"address": "a.b", "values": {"x": [SECRET]}}
+    sent = {
+        "resources": {"values": {"root_module": {"resources": [resource]}}},
+        "plan": plan(1) | {"text": f"+ {SECRET}"},
+    }
+    assert (await run.send("POST", "state", state({}))).status == 200
+    assert (await run.send("PUT", what, sent[what])).status == 200
+    assert masked
+    assert any(masked) is not is_in_thread
+
+
+async def test_a_plan_longer_than_any_launcher_sends_is_refused(
+    monkeypatch: pytest.MonkeyPatch, world: World
+):
+    monkeypatch.setattr(run_requests, "MAX_PLAN_LENGTH", 1000)
+    run = await begun(world)
+    action = {"address": "a.b", "action": "create"}
+    for fields, status in (
+        ({"text": "x" * 900}, 200),
+        ({"text": "x" * 1001}, 400),
+        ({"resources": [action] * 9}, 200),
+        ({"resources": [action] * 100}, 400),
+    ):
+        assert (await run.send("PUT", "plan", plan(1) | fields)).status == status
+
+
+async def test_plans_are_listed_one_by_one_if_all_are_too_long(monkeypatch: pytest.MonkeyPatch, world: World):
+    monkeypatch.setattr(operations, "MAX_LISTED_PLANS_BYTES", 3000)
+    service = await made(world)
+    runs = []
+    for _ in range(2):
+        deployment = (await world.post(f"/terraform/{service}/deploy", {"action": "PLAN"}))["id"]
+        runs.append(Run(world, service, deployment))
+        assert (await runs[-1].send("PUT", "plan", plan(1) | {"text": "x" * 2000})).status == 200
+        await world.settle()
+    refused = await world.get(f"/terraform/{service}/plan")
+    assert (refused.status, "deployment_id: " in refused.message) == (409, True)
+    for run in runs:
+        one = await world.get(f"/terraform/{service}/plan?deployment_id={run.deployment}")
+        assert [plan["text"] for plan in one["results"]] == ["x" * 2000]
+
+
 async def test_a_terraform_state_with_20000_resources_is_accepted(world: World):
     """Negative control: as many as a large module has."""
     run = await begun(world)
@@ -182,6 +269,7 @@ async def test_a_run_that_only_plans_changes_no_state(world: World):
     assert (await run.send("LOCK", "state", {"ID": "a"})).status == 200
     assert (await run.send("POST", "state", state({}))).status == 409
     assert (await run.send("DELETE", "state")).status == 409
+    assert (await run.send("PUT", "snapshot", state({}))).status == 409
     assert (await world.get(f"/terraform/{service}/stateVersion"))["results"] == []
     applying = await begun(world)  # the control
     assert (await applying.send("POST", "state", state({}))).status == 200

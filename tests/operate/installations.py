@@ -62,7 +62,7 @@ async def _furnish_terraform(world: World, environment: str, app: str) -> None:
         row = await tx.resources.get(service)
         assert row
         await add_version(ctx, tx, row, run.id, STATE)
-        await note_attributes(ctx, tx, service, {"random_pet.shop": {"id": "precious"}})
+        await note_attributes(ctx, tx, service, b'{"random_pet.shop": {"id": "precious"}}')
         await put_plan(ctx, tx, run, (1, 0, 0), PlanRecord("+ random_pet.shop", [], b"plan", ""))
 
     await ctx.store.write(leave)

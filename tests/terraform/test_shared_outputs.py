@@ -24,6 +24,7 @@ def shared(outputs: dict[str, Any]) -> list[str]:
         ({"a": "x" * (MAX_OUTPUT_BYTES + 1), "b": "1"}, ["b"]),
         (dict.fromkeys("abc", "x" * MAX_OUTPUT_BYTES), ["a", "b"]),
         ({"not a name": "1"}, []),
+        ({f"a{number:04}": "" for number in range(1500)}, [f"a{number:04}" for number in range(1000)]),
     ],
 )
 def test_an_output_is_shared_if_a_process_can_take_it_and_its_variable_is_free(

@@ -39,8 +39,8 @@ async def list_plans(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
     asked = call.asked(HelmPlanQuery).deployment_id
-    plans = [plan for plan in await source.plans.of(service.id) if asked in (None, UNSET, plan.deployment)]
-    return Reply(results([encode(_shown_plan(ctx, plan)) for plan in plans]))
+    plans = source.plans.each(service.id, None if asked is UNSET else asked)
+    return Reply(results([encode(_shown_plan(ctx, plan)) async for plan in plans]))
 
 
 def _shown_plan(ctx: Context, stored: StoredPlan) -> Document:

@@ -45,13 +45,12 @@ def plan_in(ctx: Context, stored: StoredPlan) -> ReleasePlan:
 async def released_plan(ctx: Context, reads: Reads, service: str) -> ReleasePlan | None:
     """Returns the plan of the newest run that has changed the release and succeeded; None if there is none,
     or the release was removed since."""
-    plans = {plan.deployment: plan for plan in await reads.plans.of(service)}
     for deployment in await reads.deployments.latest(service, 100):
         if deployment.status != Progress.SUCCEEDED:
             continue
         if deployment.action in (Do.UNINSTALL, Do.DELETE):
             return None
-        plan = plans.get(deployment.id)
+        plan = await reads.plans.get(deployment.id)
         if plan is not None and particulars(deployment).event != DIFFERENCE:
             return plan_in(ctx, plan)
     return None

@@ -52,6 +52,8 @@ from windlass.terraform.states import (
     present_state,
 )
 
+MAX_LISTED_PLANS_BYTES: Final = 16 * 1024 * 1024
+"""Maximum bytes of the listed plans of a service, except a single one."""
 MAX_LISTED_RESOURCES: Final = 20_000
 """Maximum number of resources of a state that are listed."""
 
@@ -119,8 +121,11 @@ async def list_outputs(ctx: Context, call: Call) -> Reply:
     _, prefix = prefixes_of(terraform.enum_value, service.id)
     shared = {output.name for output in shared_outputs(state)}
     mask = output_mask(ctx, service, state)
-    outputs = [_shown_output(output, prefix, shared, mask) for output in outputs_of(state)]
-    return Reply(results([encode(output) for output in outputs]))
+    share, bodies = FairShare(), list[bytes]()
+    for output in outputs_of(state):
+        bodies.append(encode(_shown_output(output, prefix, shared, mask)))
+        await share.pause()
+    return Reply(results(bodies))
 
 
 def _shown_output(output: StateOutput, prefix: str, shared: Collection[str], mask: Mask) -> Document:
@@ -140,9 +145,15 @@ async def list_plans(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
     asked = call.asked(PlanQuery).deployment_id
-    plans = await source.plans.of(service.id)
-    chosen = [plan for plan in plans if asked in (None, UNSET, plan.deployment)]
-    return Reply(results([encode(await _shown_plan(ctx, source, plan)) for plan in chosen]))
+    bodies: list[bytes] = []
+    async for plan in source.plans.each(service.id, None if asked is UNSET else asked):
+        bodies.append(encode(await _shown_plan(ctx, source, plan)))
+        if len(bodies) > 1 and sum(map(len, bodies)) > MAX_LISTED_PLANS_BYTES:
+            raise Conflict(
+                "deployment_id: ask for the plan of one deployment: all of them together have more than "
+                f"{MAX_LISTED_PLANS_BYTES // 1024**2} MiB"
+            )
+    return Reply(results(bodies))
 
 
 async def _shown_plan(ctx: Context, reads: Reads, plan: StoredPlan) -> Document:

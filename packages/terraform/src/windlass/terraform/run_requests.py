@@ -11,11 +11,14 @@ import binascii
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Final, TypeVar
 
+import msgspec
 from msgspec import Meta, Struct
 
 from windlass.base.errors import Conflict, Invalid, Missing, NotAllowed, Unauthorized
 from windlass.base.foreign_json import BadJson, read_json
+from windlass.base.locks import Locks
 from windlass.base.settings import settings_of
+from windlass.base.subprocesses import in_thread
 from windlass.config import Settings
 from windlass.control.context.context import Context
 from windlass.control.kinds.run_api import RunAnswer, RunMessage
@@ -57,6 +60,8 @@ _STATE_PATH: Final = "state"
 _MAX_SIZE_FACTOR: Final = 2
 """Maximum size of a request in relation to the state. A plan contains the state once, and is encoded as
 Base64."""
+MAX_PLAN_LENGTH: Final = 6 * 1024 * 1024
+"""Maximum characters of a plan's text and of its planned actions. The launcher sends up to 4 MiB of text."""
 
 
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -89,6 +94,9 @@ class TerraformRunApi:
     word = "terraform-run"
     operation = "terraformRun"
 
+    def __init__(self) -> None:
+        self._masking = Locks()
+
     def most_bytes(self, settings: Settings) -> int:
         return _MAX_SIZE_FACTOR * settings_of(TerraformSettings, settings).terraform_state_bytes
 
@@ -99,7 +107,7 @@ class TerraformRunApi:
 
     async def answer(self, ctx: Context, run: DeploymentRow, request: RunMessage) -> RunAnswer:
         try:
-            return RunAnswer(await _answer(ctx, run, request))
+            return RunAnswer(await _answer(ctx, run, request, self._masking))
         except LockConflict as locked:
             if not locked.lock.info:
                 raise
@@ -117,13 +125,13 @@ async def _find_run(ctx: Context, service: str, run_id: str, header: bytes | Non
     return run
 
 
-async def _answer(ctx: Context, run: DeploymentRow, request: RunMessage) -> bytes:
+async def _answer(ctx: Context, run: DeploymentRow, request: RunMessage, masking: Locks) -> bytes:
     what, _, rest = request.what.partition("/")
     if (reading := _READ_HANDLERS.get((request.method, what))) is not None:
         return await reading(ctx, run, rest)
-    writing = _WRITE_HANDLERS.get((request.method, what))
-    if writing is None or rest:
+    if rest:
         raise NotAllowed("A run does nothing of this kind")
+    writing = _WRITE_HANDLERS.get((request.method, what)) or await _mask(ctx, run, what, request, masking)
 
     async def change(tx: Tx) -> bytes:
         service = await tx.resources.get(run.service)
@@ -132,9 +140,20 @@ async def _answer(ctx: Context, run: DeploymentRow, request: RunMessage) -> byte
             raise Conflict("Deploy again: the deployment of this run has ended")
         return await writing(ctx, tx, service, run, request)
 
-    if what in ("plan", "resources"):
-        await _learn_secrets(ctx, run)
     return await ctx.store.write(change)
+
+
+async def _mask(ctx: Context, run: DeploymentRow, what: str, request: RunMessage, masking: Locks) -> Writing:
+    """Returns the function that stores what a run has sent, without its secrets. Masking takes seconds for
+    the longest texts, so it runs in a thread, one at a time for an organization."""
+    handler = _MASKED_HANDLERS.get((request.method, what))
+    if handler is None:
+        raise NotAllowed("A run does nothing of this kind")
+    if ctx.logs.masks.of(run.id) is None:  # another server may have started the run
+        await find_secrets(ctx, run.id)
+    mask = ctx.logs.masks.of(run.id) or EMPTY_MASK
+    async with masking[run.org]:
+        return await in_thread(handler, mask, request.body)
 
 
 async def _answer_greeting(ctx: Context, run: DeploymentRow, arguments: str) -> bytes:
@@ -218,39 +237,51 @@ async def _take_snapshot(
     ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
 ) -> bytes:
     """Stores a copy of a state in another backend, so that Windlass can show its outputs and resources."""
+    _refuse_to_planner(run)
     await add_version(ctx, tx, service, run.id, request.body)
     return b""
 
 
-async def _take_plan(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
-    sent = _decode(request.body, SentPlan)
+def _masked_plan(mask: Mask, body: bytes) -> Writing:
+    """Returns the function that stores a plan. Long texts are masked here, before the transaction begins."""
+    sent = _decode(body, SentPlan)
+    length = len(sent.text) + sum(
+        len(word) for item in sent.resources for pair in item.items() for word in pair
+    )
+    if length > MAX_PLAN_LENGTH:
+        raise Invalid(f"text: the plan has {length:,} characters, and may have {MAX_PLAN_LENGTH:,}")
     try:
         file = base64.b64decode(sent.file, validate=True)
     except binascii.Error as error:
         raise Invalid("file: must be Base64") from error
-    mask = _mask(ctx, run)
-    record = PlanRecord(
-        text=mask.text(sent.text),
-        resources=[{name: mask.text(value) for name, value in item.items()} for item in sent.resources],
-        file=file,
-        state=await present_state(tx, service.id),
-    )
-    await put_plan(ctx, tx, run, (sent.added, sent.changed, sent.destroyed), record)
-    return b""
+    text = mask.text(sent.text)
+    resources = [{name: mask.text(value) for name, value in item.items()} for item in sent.resources]
+    counts = sent.added, sent.changed, sent.destroyed
+
+    async def store(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+        state = await present_state(tx, service.id)
+        await put_plan(ctx, tx, run, counts, PlanRecord(text, resources, file, state))
+        return b""
+
+    return store
 
 
-async def _take_resources(
-    ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage
-) -> bytes:
-    """Stores the attributes of all resources. A value that is sensitive in one place is hidden everywhere."""
-    shown = _decode(request.body, ShownState)
+def _masked_resources(mask: Mask, body: bytes) -> Writing:
+    """Returns the function that stores the attributes of all resources. A value that is sensitive in one
+    place is hidden everywhere."""
+    shown = _decode(body, ShownState)
     try:
-        mask = Mask([*_mask(ctx, run).values, *sensitive_texts(shown)])
+        mask = Mask([*mask.values, *sensitive_texts(shown)])
         attributes = {name: _mask_values(mask, value) for name, value in shown_attributes(shown).items()}
-        await note_attributes(ctx, tx, service.id, attributes)
+        encoded = msgspec.json.encode(attributes)
     except RecursionError as error:
         raise Invalid("the resources are nested too deep") from error
-    return b""
+
+    async def store(ctx: Context, tx: Tx, service: Row, run: DeploymentRow, request: RunMessage) -> bytes:
+        await note_attributes(ctx, tx, service.id, encoded)
+        return b""
+
+    return store
 
 
 def _mask_values(mask: Mask, value: object) -> object:
@@ -263,16 +294,6 @@ def _mask_values(mask: Mask, value: object) -> object:
             return {mask.text(name): _mask_values(mask, item) for name, item in value.items()}
         case _:
             return value
-
-
-async def _learn_secrets(ctx: Context, run: DeploymentRow) -> None:
-    """Loads the secrets of the run into the log masks, because another server may have started the run."""
-    if ctx.logs.masks.of(run.id) is None:
-        await find_secrets(ctx, run.id)
-
-
-def _mask(ctx: Context, run: DeploymentRow) -> Mask:
-    return ctx.logs.masks.of(run.id) or EMPTY_MASK
 
 
 def _decode(body: bytes, struct_type: type[T]) -> T:
@@ -298,6 +319,8 @@ _WRITE_HANDLERS: Final[Mapping[tuple[str, str], Writing]] = {
     ("UNLOCK", _STATE_PATH): _unlock,
     ("DELETE", "lock"): _force_unlock,
     ("PUT", "snapshot"): _take_snapshot,
-    ("PUT", "plan"): _take_plan,
-    ("PUT", "resources"): _take_resources,
+}
+_MASKED_HANDLERS: Final[Mapping[tuple[str, str], Callable[[Mask, bytes], Writing]]] = {
+    ("PUT", "plan"): _masked_plan,
+    ("PUT", "resources"): _masked_resources,
 }

@@ -20,9 +20,13 @@ MAX_OUTPUT_BYTES: Final = 64 * 1024
 """Maximum bytes of an output that other services get as a variable."""
 MAX_OUTPUTS_BYTES: Final = 128 * 1024
 """Maximum bytes of all outputs of a state that other services get as variables."""
+MAX_SHARED_OUTPUTS: Final = 1000
+"""Maximum number of outputs of a state that other services get as variables."""
 MAX_PARTS: Final = 500_000
 """Maximum number of lists and objects in a run's request. Other requests wait while it is parsed, and even a
 short text may contain millions of them."""
+MAX_VALUES: Final = 1_000_000
+"""Maximum number of commas in such a request, which bounds the number of its values."""
 _OUTPUT_NAME_PATTERN: Final = re.compile(r"[^\W\d][\w-]{0,199}\Z")
 _ID_NAMESPACE: Final = uuid.UUID("8f3b8a0e-7c1d-4b9a-9a53-2e6d1c0f4b77")
 
@@ -102,6 +106,8 @@ def check_parts(content: bytes) -> None:
     """Raises BadState if parsing the text would take too long."""
     if content.count(b"{") + content.count(b"[") > MAX_PARTS:
         raise BadState(f"it has more than {MAX_PARTS} lists and objects: divide the module")
+    if content.count(b",") > MAX_VALUES:
+        raise BadState(f"it has more than {MAX_VALUES} values: divide the module")
 
 
 def read_state(content: bytes) -> StateFile:
@@ -149,6 +155,8 @@ def shared_outputs(state: StateFile) -> list[StateOutput]:
     left = MAX_OUTPUTS_BYTES
     for output in outputs_of(state):
         size, variable = len(output.value.encode()), output_word(output.name)
+        if len(shared) == MAX_SHARED_OUTPUTS:
+            break
         is_possible = size <= min(MAX_OUTPUT_BYTES, left) and "\0" not in output.value
         if is_possible and _OUTPUT_NAME_PATTERN.match(output.name) and variable not in shared:
             shared[variable] = output

@@ -151,12 +151,13 @@ async def add_version(
     return version
 
 
-async def note_attributes(ctx: Context, tx: Tx, service: str, attributes: Document) -> None:
-    """Stores the attributes of the resources in the newest version. Sensitive values are already hidden."""
+async def note_attributes(ctx: Context, tx: Tx, service: str, attributes: bytes) -> None:
+    """Stores the attributes of the resources, as JSON, in the newest version. Sensitive values are already
+    hidden."""
     version = await tx.terraform.newest(service)
     if version is not None:
         owner = RESOURCES.owner(org=version.org, service=version.service, id=version.id)
-        sealed = ctx.encryption.encrypt(msgspec.json.encode(attributes), *owner)
+        sealed = ctx.encryption.encrypt(attributes, *owner)
         await tx.terraform.record_shown(version.id, sealed)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -26,7 +26,9 @@ class StoredPlan(Struct, frozen=True, gc=False):
 _PLAN: Final = columns(StoredPlan)
 # The table has the name of the first kind whose runs had plans.
 GET: Final = f"SELECT {_PLAN} FROM terraform_plan WHERE deployment = $1"
-OF_SERVICE: Final = f"SELECT {_PLAN} FROM terraform_plan WHERE service = $1 ORDER BY created DESC"
+DEPLOYMENTS_OF_SERVICE: Final = (
+    "SELECT deployment FROM terraform_plan WHERE service = $1 ORDER BY created DESC"
+)
 PUT: Final = f"""
 INSERT INTO terraform_plan ({_PLAN}) VALUES ({places(8)})
 ON CONFLICT (deployment) DO UPDATE SET created = excluded.created, added = excluded.added,
@@ -50,9 +52,12 @@ class PlanTable(Table):
         row = await self._session.one(GET, deployment)
         return _plan(row) if row else None
 
-    async def of(self, service: str) -> list[StoredPlan]:
-        """Returns the stored plans of a service, the newest first."""
-        return [_plan(row) for row in await self._session.all(OF_SERVICE, service)]
+    async def each(self, service: str, deployment: str | None = None) -> AsyncIterator[StoredPlan]:
+        """Yields the stored plans of a service, the newest first, or only that of a deployment. Reads one at
+        a time, because plans may be large."""
+        for (id,) in await self._session.all(DEPLOYMENTS_OF_SERVICE, service):
+            if deployment in (None, id) and (plan := await self.get(id)) is not None:
+                yield plan
 
 
 class PlanChanges(PlanTable):
