@@ -72,6 +72,12 @@ FAILURES = [
     ("django: a host",
      "django.core.exceptions.DisallowedHost: Invalid HTTP_HOST header: 'shop.test'. You may",
      "Add shop.test to ALLOWED_HOSTS of the settings"),
+    ("django: a cache",
+     "django.core.cache.backends.base.InvalidCacheBackendError: Could not find backend "
+     "'django_redis.cache.RedisCache': No module named 'django_redis'",
+     "Add django_redis to the dependencies"),
+    ("django: a time zone", "ValueError: Incorrect timezone setting: Asia/tokyo",
+     "Correct TIME_ZONE of the settings: there is no Asia/tokyo."),
     ("starlette: the former order",
      "    return templates.TemplateResponse('index.html', {'request': request})\n"
      "TypeError: unhashable type: 'dict'", "Pass the request first, as in `TemplateResponse(request, "),

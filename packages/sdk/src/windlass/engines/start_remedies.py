@@ -291,6 +291,15 @@ _RULES: Final[tuple[tuple[TextSearch, str], ...]] = tuple(
         (rf"^ModuleNotFoundError: No module named '((?!{_NAMESPACES})\w+\.[\w.]+)'", _NO_OWN_MODULE),
         (r"^(?:ModuleNotFoundError|ImportError): No module named '?([\w.]+)'?", _NO_MODULE),
         (
+            r"^[\w.]{1,100}Error: Could not find backend '[\w.]{1,100}': No module named '([\w.]+)'",
+            _NO_MODULE,
+        ),
+        (
+            r"^ValueError: Incorrect timezone setting: ([\w/+-]{1,60})",
+            "Correct TIME_ZONE of the settings: there is no {0}. Time zones have upper-case letters, as in "
+            "Asia/Tokyo",
+        ),
+        (
             r"^ImportError: cannot import name '(\w+)' from '(\w+)[\w.]*' \([^)\n]*-packages/",
             "Name an older version of {1} in the dependencies: the installed one has no {0}, which {name} "
             "imports",
