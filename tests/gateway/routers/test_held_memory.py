@@ -223,7 +223,7 @@ def test_long_lists_of_tokens_are_not_remembered() -> None:
 
 def test_long_addresses_that_a_proxy_names_are_not_looked_up() -> None:
     """What is looked up is remembered."""
-    asked = []
+    asked: list[str] = []
 
     def trusts(address: str) -> bool:
         asked.append(address)

@@ -205,6 +205,22 @@ async def test_clients_that_leave_are_forgotten(town: SleepyTown):
     assert len(shop.heard) == 1
 
 
+async def test_a_client_that_leaves_in_the_middle_of_a_body_is_noticed():
+    """Its request is held, so no instance takes the rest."""
+    async with sleepy_town(wake_seconds=3600) as town:
+        head = request("/", "POST", SHOP, "Content-Length: 100000")
+        (caller,) = await waiting(town, head + b"x" * 10)
+        await caller.send(b"y" * 10)
+        await caller.close()
+        await until(lambda: town.active() == 0)
+        (caller,) = await waiting(town, head)
+        await caller.send(b"z" * 100_000)
+        shop = await town.instance()
+        await town.shop(shop)
+        assert (await caller.said()).status == 200
+        assert shop.heard[0].body == b"z" * 100_000
+
+
 async def test_a_flood_to_one_organization_holds_a_limited_number_of_requests(town: SleepyTown, monkeypatch):
     """Others are held as before."""
     monkeypatch.setattr(held_requests, "MAX_HELD", 10)
@@ -244,7 +260,8 @@ async def test_one_client_has_half_of_the_held_requests_of_an_organization(town:
 
 
 async def test_a_request_that_fails_when_it_is_resumed_keeps_no_other_one_waiting():
-    resumed, reported = [], []
+    resumed: list[int] = []
+    reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
     held = held_requests.HeldRequests()
     held.ask = lambda service: True

@@ -220,6 +220,10 @@ class SendingClient(InstanceClient):
             self._end_hold(self._hold)
             self._fail(pages.asleep(backend.title, reloads=may_reload))
 
+    def _is_far_ahead(self) -> bool:
+        # While a request is held, a little is read: otherwise, nobody would notice that the client has left.
+        return self._hold is None or len(self._held.held) > MAX_SMALL_REQUEST_BYTES
+
     def _end_hold(self, held_request: HeldRequest) -> None:
         """Called at the end of a request that is still held."""
         self._hold = None

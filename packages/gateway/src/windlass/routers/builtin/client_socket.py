@@ -239,7 +239,7 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
         """Pauses reading while further bytes cannot be processed, and resumes it afterwards."""
         upstream = self._upstream
         if self._phase is BUSY and not self.whole:
-            pause = upstream is None or upstream.blocked or self._waits_for_turn
+            pause = self._waits_for_turn or (self._is_far_ahead() if upstream is None else upstream.blocked)
         else:
             pause = len(self._held.held) > READ_AHEAD_BYTES
         if pause is self._paused:
@@ -250,6 +250,10 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
             self._paused = True
             self.transport.pause_reading()
             self._note_buffers()
+
+    def _is_far_ahead(self) -> bool:
+        """Returns whether reading pauses while no instance takes the request in progress."""
+        return True
 
     def _resume_reading(self) -> None:
         if self._paused and self._is_readable():
