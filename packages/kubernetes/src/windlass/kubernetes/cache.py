@@ -33,6 +33,8 @@ class ClusterCache:
         self._recovered = recovered
         selector = names.selector(installation)
         self._changes = asyncio.Event()
+        self._homes: dict[str, str] = {}
+        """The namespaces of services that were deployed since the start."""
 
         def waking(changed: Changed) -> Changed:
             def note(before: KubeObject | None, after: KubeObject | None) -> None:
@@ -45,7 +47,7 @@ class ClusterCache:
             """Only wakes the waiting tasks."""
 
         kept = KeptObjects()
-        self.pods = Watch(api, PODS, Pod, selector, waking(pod_changed), self._note_recovery, kept)
+        self.pods = Watch(api, PODS, Pod, selector, waking(pod_changed), self._note_recovery, kept, self.home)
         self.deployments = Watch(
             api,
             DEPLOYMENTS,
@@ -54,6 +56,7 @@ class ClusterCache:
             waking(controller_changed),
             self._note_recovery,
             kept,
+            self.home,
         )
         self.stateful_sets = Watch(
             api,
@@ -63,11 +66,21 @@ class ClusterCache:
             waking(controller_changed),
             self._note_recovery,
             kept,
+            self.home,
         )
         self.replica_sets = Watch(
-            api, REPLICA_SETS, GenerationObject, selector, waking(ignore), self._note_recovery, kept
+            api,
+            REPLICA_SETS,
+            GenerationObject,
+            selector,
+            waking(ignore),
+            self._note_recovery,
+            kept,
+            self.home,
         )
-        self.claims = Watch(api, CLAIMS, VolumeClaim, selector, waking(ignore), self._note_recovery, kept)
+        self.claims = Watch(
+            api, CLAIMS, VolumeClaim, selector, waking(ignore), self._note_recovery, kept, self.home
+        )
         self._watches = (self.pods, self.deployments, self.stateful_sets, self.replica_sets, self.claims)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -108,6 +121,18 @@ class ClusterCache:
                 await self._changes.wait()
         except TimeoutError as error:
             raise EngineUnavailable(self.problem or f"Check the Kubernetes cluster: {why}") from error
+
+    def note_home(self, service: str, namespace: str) -> None:
+        self._homes[service] = namespace
+
+    def home(self, service: str) -> str:
+        """Returns the namespace of a service. If it is not known, it is that of the oldest object: who may
+        write to another namespace can give the label of a service to objects there, but only later."""
+        if known := self._homes.get(service):
+            return known
+        found = [each.metadata for watch in self._watches for each in watch.labelled(service)]
+        oldest = min(found, key=lambda each: each.creation_timestamp or "", default=None)
+        return oldest.namespace if oldest else ""
 
     def controllers(self, service: str = "") -> Iterable[GenerationObject]:
         """Returns the Deployments and StatefulSets of a service, or of all services."""

@@ -62,7 +62,9 @@ class Generations:
         ]
 
     def index(self, pod: Pod) -> int | None:
-        """Returns the index of a Pod; None if it has none yet."""
+        """Returns the index of a Pod; None if it has none yet, or is not in the namespace of its service."""
+        if pod.metadata.namespace != self._cache.home(pod.label(names.SERVICE)):
+            return None
         if run := pod.label(names.INDEX):
             return number(run)
         for controller in self.of(pod.label(names.SERVICE), number(pod.label(names.GENERATION))):

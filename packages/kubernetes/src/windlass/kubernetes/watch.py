@@ -42,6 +42,8 @@ Key = tuple[str, str]
 """Namespace and name."""
 Recovered = Callable[[], None]
 """Callback for the moment when the API server answers again."""
+Home = Callable[[str], str]
+"""Returns the namespace of a service."""
 Changed = Callable[[KubeObject | None, KubeObject | None], None]
 """Callback with an object before and after a change; None if it does not exist. Two times None: a list is
 complete."""
@@ -85,8 +87,9 @@ class Watch(Generic[ObjectT]):
         changed: Changed,
         recovered: Recovered,
         kept: KeptObjects,
+        home: Home,
     ) -> None:
-        self._kept = kept
+        self._kept, self._home = kept, home
         self._api, self._path, self._type, self._selector = api, path, type, selector
         self._changed, self._recovered = changed, recovered
         self._objects: dict[Key, ObjectT] = {}
@@ -104,9 +107,20 @@ class Watch(Generic[ObjectT]):
         """Number of complete lists so far."""
 
     def all(self) -> Iterable[ObjectT]:
-        return self._objects.values()
+        for service in tuple(self._by_service):
+            yield from self.of(service)
 
     def of(self, service: str) -> Iterable[ObjectT]:
+        """Returns the objects of a service in its own namespace."""
+        found = self.labelled(service)
+        if not found or not service:
+            return found
+        home = self._home(service)
+        return tuple(each for each in found if each.metadata.namespace == home)
+
+    def labelled(self, service: str) -> tuple[ObjectT, ...]:
+        """Returns the objects with the label of a service, in any namespace. Who may write to one namespace
+        may give this label to objects there."""
         return tuple(self._by_service[service].values()) if service in self._by_service else ()
 
     def get(self, namespace: str, name: str) -> ObjectT | None:

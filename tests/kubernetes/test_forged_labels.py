@@ -1,0 +1,67 @@
+"""Objects in one namespace do not count as instances of a service in another, whatever labels they have."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes.stations import engine_on, web
+from tests.kubernetes.stub_cluster import StubCluster, stub_cluster
+from windlass.engines.engine import EngineError
+from windlass.kubernetes import names
+
+FIRST, LATER = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[StubCluster]:
+    async with stub_cluster(tmp_path) as made:
+        yield made
+
+
+def forge(cluster: StubCluster, kind: str, created: str) -> None:
+    """Copies an object with its labels into a namespace of another environment."""
+    own = cluster.all(kind)[0]
+    wanted = {"labels", "annotations"}
+    kept = {key: value for key, value in own["metadata"].items() if key in wanted}
+    metadata = {**kept, "name": "forged-7", "namespace": "another", "creationTimestamp": created}
+    cluster.put(kind, {**own, "metadata": metadata})
+
+
+async def test_a_pod_of_another_namespace_is_no_instance(cluster, tmp_path):
+    work = web(alone=True)
+    async with engine_on(cluster, tmp_path) as engine:
+        first = (await engine.apply(work, 1)).instances
+        forge(cluster, "pods", FIRST)
+        await engine.apply(web(alone=True, generation=2), 1)
+        assert {each.id for each in await engine.all() if each.generation == 1} == {first[0].id}
+        await engine.remove(work.service, generation=1)
+        assert ("pods", "another", "forged-7") in cluster.objects
+
+
+async def test_after_a_restart_the_oldest_objects_say_where_a_service_is(cluster, tmp_path):
+    work = web(alone=True)
+    async with engine_on(cluster, tmp_path) as engine:
+        first = (await engine.apply(work, 1)).instances
+    own = cluster.all("statefulsets")[0]
+    cluster.put("statefulsets", {**own, "metadata": {**own["metadata"], "creationTimestamp": FIRST}})
+    for kind in ("pods", "statefulsets"):
+        forge(cluster, kind, LATER)
+    async with engine_on(cluster, tmp_path) as engine:
+        assert [each.id for each in (await engine.observe(work.service)).instances] == [first[0].id]
+        assert [each.id for each in await engine.all()] == [first[0].id]
+
+
+async def test_a_mark_in_another_namespace_does_not_stop_a_service(cluster, tmp_path):
+    async with engine_on(cluster, tmp_path) as engine:
+        await engine.apply(web(alone=True), 1)
+        forge(cluster, "statefulsets", FIRST)
+        forged = cluster.objects["statefulsets", "another", "forged-7"]
+        labels = {**forged["metadata"]["labels"], names.DISCARDED: "yes", names.GENERATION: "9"}
+        cluster.put("statefulsets", {**forged, "metadata": {**forged["metadata"], "labels": labels}})
+        with suppress(EngineError):  # after this, the engine has seen the mark
+            await engine.apply(web(alone=True, generation=2), 1)
+        assert (await engine.apply(web(alone=True, generation=3), 1)).of(3).instances
