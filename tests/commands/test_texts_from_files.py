@@ -116,6 +116,8 @@ def test_every_secret_option_can_be_read_from_a_file():
         "--secret-manager-access-id",
         "--config.access-key-id",
         "--config.scaleway-access-key",
+        "--access-key-id",
+        "--scaleway-access-key",
     }
     assert "cluster create --engine-key" in secret
 
