@@ -32,6 +32,14 @@ def test_a_restart_keeps_the_data(name):
         assert db.stop(second) == 0
 
 
+@pytest.mark.skipif("mysql" not in KINDS, reason="there is no MySQL or MariaDB")
+def test_a_mysql_database_stores_the_letters_of_all_languages():
+    with database("mysql", new=True) as db:
+        db.started()
+        stored = "CREATE TABLE words (word VARCHAR(9)); INSERT INTO words VALUES ('锚🪢')"
+        assert db.ask(f"SET NAMES utf8mb4; {stored}; SELECT HEX(word) FROM words") == ["E9949AF09FAAA2"]
+
+
 @EVERY
 def test_only_the_present_password_opens_the_database(name):
     with database(name) as db:

@@ -74,6 +74,8 @@ def settings_of(variables: Variables) -> dict[str, str]:
         # paths.
         "socket": "server.sock",
         "pid-file": "server.pid",
+        # As in the official images. Otherwise, MariaDB stores only the letters of Western European languages.
+        "character-set-server": "utf8mb4",
         "skip-name-resolve": "ON",
         "performance-schema": "OFF",
         "skip-log-bin": "ON",
