@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.kubernetes.control_plane import ControlPlane
+from tests.kubernetes.programs import HELM, require_helm
 from windlass.base.addresses import Reach
 from windlass.base.subprocesses import in_thread
 from windlass.engines.engine import EngineError
@@ -154,6 +158,55 @@ async def test_an_account_may_make_what_charts_contain(accounts: NamespaceAccoun
     assert [await create(first, path, {"metadata": {"name": "web"}, **body}) for path, body in made] == [
         201
     ] * len(made)
+
+
+CHART = {
+    "Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
+    "templates/all.yaml": """
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: shop}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: shop}
+rules: [{apiGroups: ["", "apps", "extensions"], resources: [pods, deployments], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: shop}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: shop}
+subjects: [{kind: ServiceAccount, name: shop}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: shop}
+data: {number: {{ .Release.Revision | quote }}}
+""",
+}
+
+
+async def test_helm_releases_a_chart_with_such_a_credential(
+    accounts: NamespaceAccounts, plane: ControlPlane, tmp_path: Path
+):
+    require_helm()
+    for name, text in CHART.items():
+        file = tmp_path / "shop" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    for revision in ("1", "2"):
+        own = await given(accounts, "helm", run=revision)
+        config = tmp_path / "kubeconfig"
+        config.write_text(json.dumps(plane.kubeconfig(own.token, own.namespace)))
+        command = [str(HELM), "upgrade", "--install", "shop", str(tmp_path / "shop")]
+        environment = {"KUBECONFIG": str(config), "HOME": str(tmp_path), "HELM_CACHE_HOME": str(tmp_path)}
+        done = await in_thread(
+            partial(subprocess.run, command, env=environment, capture_output=True, text=True, check=False)
+        )
+        assert done.returncode == 0, done.stderr
+        path = f"/api/v1/namespaces/{own.namespace}/configmaps/shop"
+        assert plane.ask(path)["data"] == {"number": revision}
+        await accounts.revoke("helm", revision)
 
 
 async def test_no_label_of_a_namespace_opens_the_environments(
