@@ -10,6 +10,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,11 @@ from tests.free_ports import free_port
 from tests.kubernetes.cluster import Cluster, shared_cluster
 from tests.kubernetes.programs import HELM, require_helm, require_node
 from tests.repositories import Repository
-from tests.whole import Place, Windlass, place, until
+from tests.whole import Place, Windlass, page, place, until
 from windlass.base.subprocesses import in_thread
 from windlass.core.deploy.states import OPEN_STATES_OF_DEPLOYMENTS
 from windlass.engines.namespace_access import NamespaceCredential
-from windlass.helm.kind import release_name
+from windlass.helm.release_watch import release_name
 from windlass.process.engine import ProcessEngine
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -67,7 +68,8 @@ spec:
       containers:
       - name: web
         image: {{ .Values.image }}
-        command: [sh, -c, "sleep {{ .Values.delay }}; touch /tmp/ready; sleep 1000000 # {{ .Values.text }}"]
+        command: [sh, -c, "sleep {{ .Values.delay }}; {{ .Values.serve }}; touch /tmp/ready; sleep 1000000 \
+          # {{ .Values.text }}"]
         readinessProbe: {exec: {command: [cat, /tmp/ready]}, periodSeconds: 1}
 """
 CLAIM = """\
@@ -92,12 +94,12 @@ stringData: {password: {{ .Values.password }}}
 apiVersion: v1
 kind: Service
 metadata: {name: web}
-spec: {selector: {app: web}, ports: [{name: http, port: 80}]}
+spec: {selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080}]}
 """
 CHART: dict[str, str | bytes] = {
     "Chart.yaml": "apiVersion: v2\nname: shop\nversion: 1.0.0\n",
     "values.yaml": (
-        "image: none\ntext: first\nreplicas: 1\ndelay: 0\npassword: chart\n"
+        "image: none\nserve: 'true'\ntext: first\nreplicas: 1\ndelay: 0\npassword: chart\n"
         "hook: {at: '', seconds: 0, code: 0}\nclaim: false\n"
     ),
     "templates/claim.yaml": CLAIM,
@@ -369,6 +371,43 @@ async def test_an_uninstall_tells_about_claims_that_stay(release: Release):
     assert release.objects("deployment") == []
 
 
+SERVE = "mkdir -p /tmp/www; echo hello-of-the-chart > /tmp/www/index.html; httpd -p 8080 -h /tmp/www"
+
+
+async def is_watched(release: Release, namespace: str) -> None:
+    """The gateway leads to the Pods of the chart, and the status follows what happens to them."""
+    cluster = release.access.cluster
+
+    async def shows(state: str, words: str) -> bool:
+        status = await release.windlass.call("GET", f"/helm/{release.id}/status")
+        return status["deployment_state"] == state and words in status["message"]
+
+    (link,) = await release.results("link")
+
+    async def is_served() -> bool:
+        return "hello-of-the-chart" in (await page(link["url"])).text
+
+    await until(is_served)
+    kubectl = partial(in_thread, cluster.kubectl, "--namespace", namespace)
+    await kubectl("scale", "deployment/web", "--replicas=2")
+    await until(partial(shows, "DEPLOYED", "Deployment/web was scaled from 1 to 2 Pods in the cluster"))
+    path = "/spec/template/spec/containers/0/command"
+    crash = json.dumps(
+        [
+            {"op": "replace", "path": "/spec/strategy", "value": {"type": "Recreate"}},
+            {"op": "replace", "path": path, "value": ["sh", "-c", "exit 3"]},
+        ]
+    )
+    await kubectl("patch", "deployment/web", "--type=json", f"--patch={crash}")
+    await until(partial(shows, "DEPLOYMENT_ERROR", "exited with 3"))
+    await kubectl("delete", "deployment/web")
+    await until(partial(shows, "DEPLOYMENT_ERROR", "Deploy again: Deployment/web was deleted"))
+    ended = await release.run()
+    assert ended["status"] == "SUCCEEDED", (ended, await release.log())
+    await until(partial(shows, "DEPLOYED", ""))
+    await until(is_served)
+
+
 async def test_a_connected_cluster_gets_the_releases_of_its_environments(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -384,7 +423,7 @@ async def test_a_connected_cluster_gets_the_releases_of_its_environments(
             port=free_port(),
             git_allow_local=True,
             network_allow=(network,),
-            outbound_allow=(network,),
+            outbound_allow=("10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12", network),
             stop_seconds=1,
             settle_seconds=0,
         ) as house,
@@ -396,7 +435,8 @@ async def test_a_connected_cluster_gets_the_releases_of_its_environments(
             "name": "shop",
             "timeout_sec": 90,
             "source": {"git_repository": {"url": repository.url}},
-            "values_override": release.values({"text": "connected"}),
+            "values_override": release.values({"text": "connected", "serve": SERVE}),
+            "ports": [{"internal_port": 80, "service_name": "web", "is_default": True}],
         }
         release.id = str((await started.call("POST", f"/environment/{environment}/helm", body))["id"])
         ended = await release.run()
@@ -404,6 +444,7 @@ async def test_a_connected_cluster_gets_the_releases_of_its_environments(
         found = json.loads(cluster.kubectl("get", "deployment", "--all-namespaces", "-o", "json"))["items"]
         names = [item["metadata"] for item in found if environment in item["metadata"]["namespace"]]
         assert [name["name"] for name in names] == ["web"]
+        await is_watched(release, names[0]["namespace"])
         removed = await started.call("POST", f"/helm/{release.id}/uninstall", {})
         assert (await release.ended(removed["id"]))["status"] == "SUCCEEDED"
         cluster.ask(f"/api/v1/namespaces/{names[0]['namespace']}", method="DELETE")

@@ -186,14 +186,14 @@ async def test_values_of_another_repository_are_taken_from_the_asked_commit(worl
     assert request_of(world)["values"] == ["values/00.yaml"]
 
 
-async def test_ports_get_no_address_and_the_log_says_so(world: World):
-    ports = [{"internal_port": 80, "service_name": "web"}]
+async def test_a_port_in_another_namespace_gets_no_address_and_the_log_says_so(world: World):
+    ports = [{"internal_port": 80, "service_name": "web", "namespace": "kube-system"}]
     service = await release_of(world, ports=ports)
     deployment = (await world.post(f"/helm/{service}/deploy", {}))["id"]
     await world.settle()
     assert (await world.get(f"/helm/{service}/link"))["results"] == []
     log = await world.get(f"/helm/{service}/deployment/{deployment}/log")
-    assert b"Use an Ingress of the chart for its ports" in log.body
+    assert b"Use an Ingress of the chart for ports in another namespace" in log.body
 
 
 async def test_a_removal_runs_helm_uninstall_first(world: World):

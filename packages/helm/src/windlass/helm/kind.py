@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +50,8 @@ from windlass.core.deploy.progress import BuiltArtifact, ChosenVersion, Particul
 from windlass.core.deploy.stage_order import Precedence
 from windlass.engines.engine import Demand
 from windlass.engines.findings import Finding, ok
-from windlass.engines.workload import Artifact, Workload
+from windlass.engines.releases import ReleasedEndpoint
+from windlass.engines.workload import Artifact, Workload, WorkloadPort
 from windlass.helm.chart_folders import chart_path, make_folder, values_paths
 from windlass.helm.failures import MAX_LOG_LINES, explain_output
 from windlass.helm.families.helm import DIFFERENCE, Helm, helm
@@ -62,6 +63,7 @@ from windlass.helm.families.shapes import (
     HelmDeployRequest,
     HelmShown,
 )
+from windlass.helm.release_watch import ReleaseWatch, is_served, name_of_port, release_name
 from windlass.helm.run_programs import (
     LAUNCHER_PATH,
     ChartProgram,
@@ -83,8 +85,8 @@ MARGIN_SECONDS: Final = 120.0
 """Seconds that a run may take in addition to Helm's own time limit, to repair the release and to explain a
 failure."""
 _NOT_ROUTED: Final = (
-    "Use an Ingress of the chart for its ports: the gateway does not route to Services of charts, and gives "
-    "them no address"
+    "Use an Ingress of the chart for ports in another namespace: the gateway leads only to Services in the "
+    "namespace of the environment, and gives these ports no address: "
 )
 _PATH_VARIABLE: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LAUNCHER_COMMAND: Final = (sys.executable, "-I", "-m", "windlass.launch.helm")
@@ -100,11 +102,20 @@ class HelmKind(ServiceKind[Helm]):
     family = helm
     precedence = Precedence.PROGRAM
     runs_on_server = True
+    finds_endpoints = True
     run_api = HelmRunApi()
     more_time = "raise timeout_sec"
 
     def __init__(self, find_program: FindProgram = installed_program) -> None:
         self._find_program = find_program
+        self._watch: ReleaseWatch | None = None
+
+    def loops(self, ctx: Context) -> Sequence[Callable[[], Awaitable[None]]]:
+        self._watch = ReleaseWatch(ctx)
+        return (self._watch.run,)
+
+    def endpoints(self, ctx: Context, workload: Workload) -> Mapping[str, Sequence[ReleasedEndpoint]] | None:
+        return self._watch.endpoints(workload) if self._watch else None
 
     def obstacle_of(self, place: Place, spec: Helm) -> str:
         return "" if place.elsewhere is not None else obstacle_at(place)
@@ -212,8 +223,9 @@ class HelmKind(ServiceKind[Helm]):
         return PAUSE
 
     async def make(self, ctx: Context, build_input: BuildInput) -> BuiltArtifact:
-        if build_input.service.read(Helm).ports:
-            build_input.say(_NOT_ROUTED)
+        ports = build_input.service.read(Helm).ports
+        if others := [name_of_port(port) for port in ports if not is_served(port)]:
+            build_input.say(_NOT_ROUTED + ", ".join(others))
         return await make_folder(ctx, build_input, (await self._program(ctx, build_input)).image)
 
     async def prepare_removal(
@@ -278,6 +290,7 @@ class HelmKind(ServiceKind[Helm]):
             variables={**usual.variables, **own},
             files={**usual.files, **files},
             hidden=usual.hidden | {TOKEN},
+            ports=tuple(_workload_port(port) for port in spec.ports if is_served(port)),
             calls_server=True,
             time_limit=float(timeout + MARGIN_SECONDS),
             grace=max(usual.grace, CANCEL_GRACE_SECONDS),
@@ -324,9 +337,15 @@ class HelmKind(ServiceKind[Helm]):
         return Offer()  # a chart names no address: its Services are found by their names
 
 
-def release_name(service: str) -> str:
-    """Returns the name of a service's release, which does not change with the name of the service."""
-    return f"helm-z{service[:8]}"
+def _workload_port(port: ChartPort) -> WorkloadPort:
+    return WorkloadPort(
+        name=name_of_port(port),
+        internal=port.internal_port,
+        protocol=port.protocol,
+        public=True,
+        external=port.external_port or None,
+        default=bool(port.is_default),
+    )
 
 
 def _on_machine(workload: Workload, program: ChartProgram) -> Workload:
@@ -431,7 +450,7 @@ def _shown_repository(row: Row) -> Document:
 
 
 def _shown_port(port: ChartPort, former: Mapping[str, str]) -> Document:
-    name = port.name or f"p{port.internal_port}"
+    name = name_of_port(port)
     kind = "SERVICE_NAME" if port.service_name else "SERVICE_SELECTORS"
     document: Document = msgspec.to_builtins(port)
     given = {key: value for key, value in document.items() if value is not None}
@@ -440,7 +459,7 @@ def _shown_port(port: ChartPort, former: Mapping[str, str]) -> Document:
         "id": former.get(name) or ids.new_id(),
         "name": name,
         "port_type": kind,
-        "publicly_accessible": False,
+        "publicly_accessible": is_served(port),
         "is_default": bool(port.is_default),
     }
 

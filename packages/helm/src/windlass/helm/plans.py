@@ -11,6 +11,7 @@ from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
 from windlass.core.deploy.states import Do, Progress
 from windlass.helm.families.helm import DIFFERENCE
+from windlass.helm.health import DeployedController
 from windlass.helm.manifests import ManifestDifference
 from windlass.store import DeploymentRow, Reads, Tx
 from windlass.store.tables.plans import StoredPlan
@@ -26,6 +27,8 @@ class ReleasePlan(Struct, frozen=True):
     comparison: ManifestDifference
     revision: int
     """The revision of the release before the run; 0 if there was none."""
+    controllers: list[DeployedController] = []
+    """The Deployments and StatefulSets as the run left them; empty before its end, and for a plan alone."""
 
 
 async def put_plan(ctx: Context, tx: Tx, run: DeploymentRow, plan: ReleasePlan) -> None:

@@ -29,8 +29,9 @@ from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.namespace_access import NamespaceAccess
 from windlass.helm.chart_error import ChartError
 from windlass.helm.families.helm import Helm
+from windlass.helm.health import DeployedController
 from windlass.helm.manifests import ManifestDifference, compare
-from windlass.helm.plans import ReleasePlan, put_plan
+from windlass.helm.plans import ReleasePlan, plan_in, put_plan
 from windlass.helm.run_programs import NO_CLUSTER
 from windlass.store import DeploymentRow, Row, Tx
 
@@ -50,6 +51,12 @@ class SentManifests(Struct):
     after: str
     namespace: str
     revision: Annotated[int, Meta(ge=0, le=2**31)] = 0
+
+
+class SentControllers(Struct):
+    """The Deployments and StatefulSets of the release after a run."""
+
+    controllers: Annotated[list[DeployedController], Meta(max_length=1_000)]
 
 
 def run_credential(ctx: Context, deployment: str) -> str:
@@ -90,6 +97,9 @@ class HelmRunApi:
                 return RunAnswer(await _give_credential(ctx, run))
             case "PUT", "plan":
                 await _take_plan(ctx, run, request.body)
+                return RunAnswer(b"")
+            case "PUT", "controllers":
+                await _take_controllers(ctx, run, request.body)
                 return RunAnswer(b"")
         raise NotAllowed("A Helm run has no such request")
 
@@ -157,6 +167,23 @@ async def _take_plan(ctx: Context, run: DeploymentRow, body: bytes) -> None:
         current = await tx.deployments.get(run.id)
         if current is None or current.status != run.status:
             raise Conflict("Deploy again: the deployment of this run has ended")
+        await put_plan(ctx, tx, run, plan)
+
+    await ctx.store.write(store)
+
+
+async def _take_controllers(ctx: Context, run: DeploymentRow, body: bytes) -> None:
+    """Adds to the plan how the run has left the release, so that later changes by others are noticed."""
+    try:
+        sent = read_json(body, SentControllers)
+    except BadJson as error:
+        raise Invalid(str(error)) from error
+    stored = await ctx.store.reads.plans.get(run.id)
+    if stored is None:
+        raise Conflict("Send the plan of the run first")
+    plan = replace(plan_in(ctx, stored), controllers=sent.controllers)
+
+    async def store(tx: Tx) -> None:
         await put_plan(ctx, tx, run, plan)
 
     await ctx.store.write(store)

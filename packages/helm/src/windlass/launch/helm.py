@@ -221,6 +221,17 @@ class HelmRun:
         except HelmFailure:
             self._explain()
             raise
+        self._tell_controllers()
+
+    def _tell_controllers(self) -> None:
+        """Sends how the run leaves the release, so that the server notices what others change later."""
+        assert self._api is not None
+        controllers = [
+            {"kind": kind, "name": name, "generation": generation, "replicas": replicas}
+            for kind, name in self._scaled()
+            for generation, replicas in self._api.generation(kind, name)
+        ]
+        self._server.send("PUT", "/controllers", json.dumps({"controllers": controllers}).encode())
 
     def _upgrade_words(self) -> list[str]:
         request = self._request
@@ -296,19 +307,22 @@ class HelmRun:
         if not self._history():
             say("there is no release")
             return
-        claims = self._claims()
+        sets = [name for kind, name in self._scaled() if kind == "StatefulSet"]
+        claims = self._api_answer(lambda api: api.claims(self._release, sets))
         self._uninstall()
-        if left := [claim for claim in claims if claim in self._claims()]:
+        present = self._api_answer(KubernetesApi.all_claims) if claims else []
+        if left := [claim for claim in claims if claim in present]:
             say(
                 f"the claims {', '.join(left)} stay in the namespace {self._namespace}, with their data: "
                 "delete them there"
             )
 
-    def _claims(self) -> list[str]:
+    def _api_answer(self, ask: Callable[[KubernetesApi], list[str]]) -> list[str]:
+        """Returns what the API server answers about claims; nothing, with a remark, if it does not."""
         assert self._api is not None
         try:
-            return self._api.claims(self._release)
-        except (OSError, ValueError) as error:
+            return ask(self._api)
+        except (OSError, ValueError, KeyError, TypeError) as error:
             say(f"the claims that stay cannot be listed: {error}")
             return []
 

@@ -4,17 +4,21 @@ it also runs in containers."""
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 _TIMEOUT: Final = 15.0
 _TAIL_LINES: Final = 20
 _MAX_PODS: Final = 200
+_MAX_ITEMS: Final = 2_000
 _MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
+_RELEASE_LABEL: Final = "app.kubernetes.io/instance"
+_RELEASE_ANNOTATION: Final = "meta.helm.sh/release-name"
 _JOB_LABEL: Final = "job-name"
 _NO_SUCH_OBJECT: Final = 404
 _PAUSED: Final = "windlass.dev/paused-replicas"
@@ -32,11 +36,27 @@ class KubernetesApi:
         self._namespace = credential["namespace"]
         self._context = ssl.create_default_context(cadata=credential["ca_certificate"] or None)
 
-    def claims(self, release: str) -> list[str]:
-        """Returns the names of the claims of a release, whose data stays when the release is removed."""
+    def claims(self, release: str, sets: Sequence[str]) -> list[str]:
+        """Returns the names of the claims of a release, whose data may stay when the release is removed:
+        those with its label or annotation, and those of its StatefulSets, which charts need not label."""
+        templates = [(template, name) for name in sets for template in self._claim_templates(name)]
         return [
-            item["metadata"]["name"] for item in self._items("persistentvolumeclaims", _of_release(release))
+            item["metadata"]["name"]
+            for item in self._items("persistentvolumeclaims", "")
+            if _is_of_release(item["metadata"], release)
+            or any(
+                re.fullmatch(rf"{re.escape(template)}-{re.escape(name)}-[0-9]+", item["metadata"]["name"])
+                for template, name in templates
+            )
         ]
+
+    def all_claims(self) -> list[str]:
+        """Returns the names of all claims in the namespace."""
+        return [item["metadata"]["name"] for item in self._items("persistentvolumeclaims", "")]
+
+    def _claim_templates(self, stateful_set: str) -> list[str]:
+        spec = self._object("StatefulSet", stateful_set).get("spec") or {}
+        return [item["metadata"]["name"] for item in spec.get("volumeClaimTemplates") or ()]
 
     def problems(self, release: str) -> Iterator[str]:
         """Yields why pods of a release do not run."""
@@ -78,6 +98,13 @@ class KubernetesApi:
             self._scale(kind, name, count, None)
         return count
 
+    def generation(self, kind: str, name: str) -> Iterator[tuple[int, int]]:
+        """Yields the number of the last change of an object, and its number of pods; nothing if the object is
+        gone."""
+        if document := self._object(kind, name):
+            replicas = (document.get("spec") or {}).get("replicas")
+            yield int(document["metadata"]["generation"]), 1 if replicas is None else int(replicas)
+
     def _object(self, kind: str, name: str) -> dict[str, Any]:
         """Returns an object; empty if there is none."""
         try:
@@ -103,7 +130,7 @@ class KubernetesApi:
         return text.decode(errors="replace").splitlines()
 
     def _items(self, kind: str, selector: str) -> list[dict[str, Any]]:
-        query = urllib.parse.urlencode({"labelSelector": selector, "limit": _MAX_PODS})
+        query = urllib.parse.urlencode({"labelSelector": selector, "limit": _MAX_ITEMS})
         document = json.loads(self._get(f"{kind}?{query}"))
         items = document.get("items")
         return items if isinstance(items, list) else []
@@ -125,8 +152,14 @@ class KubernetesApi:
             return bytes(answer.read(_MAX_ANSWER_BYTES))
 
 
+def _is_of_release(metadata: Mapping[str, Any], release: str) -> bool:
+    label, annotation = _RELEASE_LABEL, _RELEASE_ANNOTATION
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    return labels.get(label) == release or annotations.get(annotation) == release
+
+
 def _of_release(release: str) -> str:
-    return f"app.kubernetes.io/instance={release}"
+    return f"{_RELEASE_LABEL}={release}"
 
 
 def _problem_of(pod: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Literal
 
-from windlass.builders.builder import BuildError, Order, Say
+from windlass.builders.builder import FILES_BUILDER, BuildError, Order, Say
 from windlass.engines.engine import EngineError
 from windlass.engines.registries import BuildRegistry
 from windlass.engines.workload import Artifact
@@ -15,6 +15,11 @@ from windlass.engines.workload import Artifact
 _NO_BUILDS = (
     "Ask the operator to install the package windlass-docker and a Docker engine, or create a container from "
     "an image in a registry: nothing builds images for this cluster"
+)
+_NO_FILES = (
+    "Start the server with the engine docker or process, and connect this cluster to it with its kubeconfig: "
+    "a server with the engine kubernetes has no place for the files of charts and modules, so it deploys "
+    "neither yet"
 )
 
 
@@ -34,7 +39,7 @@ class NoBuilder:
         return None
 
     async def build(self, order: Order, write_line: Say) -> Artifact:
-        raise BuildError(_NO_BUILDS)
+        raise BuildError(_NO_FILES if order.settings.builder == FILES_BUILDER else _NO_BUILDS)
 
     async def discard(self, service: str) -> None:
         """Does nothing."""

@@ -86,6 +86,7 @@ from windlass.kubernetes.probing import Probing
 from windlass.kubernetes.pull_logins import PullLogins
 from windlass.kubernetes.readiness import GenerationReadiness
 from windlass.kubernetes.reasons import controller_reason
+from windlass.kubernetes.releases import Releases
 from windlass.kubernetes.runs import Runs
 
 _START_PATIENCE: Final = 20.0
@@ -128,8 +129,8 @@ class KubernetesEngine:
             self._notices.recovered,
         )
         self._generations = Generations(api, self._cache, options)
-        self._accounts = NamespaceAccounts(api, options)
-        self._namespaces = Namespaces(api, options)
+        self._accounts, self._namespaces = NamespaceAccounts(api, options), Namespaces(api, options)
+        self.releases = Releases(api, options, allowed_addresses)
         self.logins, self._publisher = PullLogins(api, self._cache, options, registry), publisher
         self._environments = NamespaceObjects(api, self._cache, options, self.logins)
         self._runs = Runs(api, self._cache, options, self._generations, self._environments)
@@ -169,9 +170,8 @@ class KubernetesEngine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         await self._executions.stop()
-        await self._cache.stop()
-        await self._notices.stop()
-        await self._readers.stop()
+        for part in (self._cache, self.releases, self._notices, self._readers):
+            await part.stop()
         await self._api.close()
 
     async def move(self, access: ClusterAccess, expected_id: str) -> None:
@@ -206,6 +206,7 @@ class KubernetesEngine:
     async def namespace_credential(
         self, environment: str, org: str, *, run: str, seconds: float, has_whole_cluster: bool
     ) -> NamespaceCredential:
+        self.releases.note_run(environment)
         return await self._accounts.credential(
             environment, org, run=run, seconds=seconds, has_whole_cluster=has_whole_cluster
         )

@@ -219,6 +219,7 @@ class Installation:
             ctx.places.follow_clusters,
             self._note_sharing,
             self._release_memory,
+            *(loop for kind in ctx.kinds.values() for loop in kind.loops(ctx)),
         )
         self._tasks = [asyncio.create_task(keep_running(loop)) for loop in loops]
 

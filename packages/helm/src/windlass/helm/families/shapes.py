@@ -273,7 +273,11 @@ class ChartPortShown(Shown):
     protocol: PortProtocol = "HTTP"
     is_default: bool = False
     publicly_accessible: Annotated[
-        bool, Meta(description="False: the gateway does not route to Services of charts")
+        bool,
+        Meta(
+            description="Whether the gateway routes to the port: its Service has to be in the namespace of "
+            "the environment"
+        ),
     ] = False
     service_name: Annotated[Maybe[str], example("shop-web"), shown_in_examples()] = absent
     service_selectors: Annotated[Maybe[list[Selector]], left_out_of_examples()] = absent

@@ -6,7 +6,8 @@ If another machine runs a service, the service's host names lead to a page that 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -62,6 +63,8 @@ def served_elsewhere(
 
 
 _log = log("routes")
+PortEndpoints: TypeAlias = Mapping[str, tuple[Endpoint, ...]]
+"""The endpoints of each port, by its name."""
 
 
 async def reserve(ctx: Context, new_workload: Workload, old_workload: Workload | None = None) -> None:
@@ -98,6 +101,8 @@ def _public(workload: Workload) -> list[Listen]:
 
 async def _inner_listens(ctx: Context, workload: Workload) -> list[tuple[WorkloadPort, Listen]]:
     """Returns the addresses on which the router listens for other services of the environment."""
+    if ctx.kinds[workload.family].finds_endpoints:
+        return []
     place = await ctx.places.of(workload.service)
     return [
         (port, _listen_inside(address))
@@ -117,6 +122,16 @@ async def refresh(ctx: Context, service: str) -> Sequence[Instance]:
     """Updates the routes of one service. Returns its present instances."""
     async with ctx.routing[service]:
         return await _refresh(ctx, service)
+
+
+async def try_refresh(ctx: Context, service: str) -> bool:
+    """Updates the routes of one service. Returns whether its router has accepted them."""
+    try:
+        await refresh(ctx, service)
+    except RouteError as error:
+        _log.warning("routes wait", extra={"service": service, "why": str(error)})
+        return False
+    return True
 
 
 async def catch_up(ctx: Context, service: str, start_time: float) -> None:
@@ -142,7 +157,7 @@ async def _hold_names(ctx: Context, place: Place, service: str, status: StatusRo
         return
     if workload := await _routed_workload(ctx, service, status):
         site = await find_folder(ctx, workload) if status.serving else ""
-        await _set_routes(ctx, place, workload, status, (), site)
+        await _set_routes(ctx, place, workload, status, {}, site)
     else:
         await _set_first_routes(ctx, place, status)
 
@@ -202,12 +217,22 @@ async def _compute_and_set(ctx: Context, place: Place, service: str, status: Sta
     if workload is None:
         await _set_first_routes(ctx, place, status)
         return []
+    kind = ctx.kinds[workload.family]
+    if kind.finds_endpoints:
+        found = kind.endpoints(ctx, workload)
+        if found is not None:  # otherwise, they are not known yet, and the routes stay as they are
+            ready = {
+                port: tuple(Endpoint(each.address, each.port) for each in endpoints)
+                for port, endpoints in found.items()
+            }
+            await _set_routes(ctx, place, workload, status, ready, "")
+        return []
     seen = await place.engine.observe(service) if status.serving else Observation()
     is_here = bool(status.serving) and machine_of(ctx, place) is None
     site = await served_folder(ctx, place, workload) if is_here else ""
     # An instance counts as ready from its start: whoever wakes the service waits until it really is.
-    ready = () if status.sleep else seen.of(workload.generation).ready
-    await _set_routes(ctx, place, workload, status, ready, site)
+    instances = () if status.sleep else seen.of(workload.generation).ready
+    await _set_routes(ctx, place, workload, status, _by_port(workload, instances), site)
     return seen.instances
 
 
@@ -292,10 +317,11 @@ async def _set_routes(
     place: Place,
     workload: Workload,
     status: StatusRow,
-    ready: Sequence[Instance],
+    ready: PortEndpoints,
     site: str,
 ) -> None:
-    """Sets the routes of a workload. `site` is the folder of a static site; empty for other workloads."""
+    """Sets the routes of a workload to its ready instances. `site` is the folder of a static site; empty for
+    other workloads."""
     names = await ctx.store.reads.names.of(workload.service)
     absence = await _why_absent(ctx, status, workload)
     routes = [replace(route, absence=absence) for route in await _routes(ctx, place, workload, names, ready)]
@@ -334,7 +360,7 @@ async def _resolvable_routes(ctx: Context, workload: Workload, routes: Sequence[
 
 
 async def _routes(
-    ctx: Context, place: Place, workload: Workload, names: Sequence[NameRow], instances: Sequence[Instance]
+    ctx: Context, place: Place, workload: Workload, names: Sequence[NameRow], ready: PortEndpoints
 ) -> list[Route]:
     """Returns the routes of a workload. If another machine serves it, the routes contain only host names."""
     is_elsewhere = machine_of(ctx, place) is not None
@@ -343,7 +369,7 @@ async def _routes(
     routes: list[Route] = []
     of_domains = port_of_domains(workload.ports)
     for port in workload.ports:
-        endpoints = endpoints_of(port, instances)
+        endpoints = ready.get(port.name, ())
         if port is of_domains:
             routes += [
                 _domain_route(ctx, place, workload, port, names, held, endpoints, public)
@@ -417,6 +443,10 @@ def _tcp(workload: Workload, port: WorkloadPort, listen: Listen, endpoints: tupl
         inside=listen.inside,
         endpoints=endpoints,
     )
+
+
+def _by_port(workload: Workload, instances: Sequence[Instance]) -> PortEndpoints:
+    return {port.name: endpoints_of(port, instances) for port in workload.ports}
 
 
 def endpoints_of(port: WorkloadPort, instances: Sequence[Instance]) -> tuple[Endpoint, ...]:

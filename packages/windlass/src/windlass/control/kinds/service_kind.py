@@ -45,6 +45,7 @@ from windlass.core.settings.values import AdvancedValues
 from windlass.core.words.naming import enum_value
 from windlass.engines.engine import Demand
 from windlass.engines.findings import Finding
+from windlass.engines.releases import ReleasedEndpoint
 from windlass.engines.workload import Artifact, ServiceAddress, Workload
 from windlass.store import DeploymentRow, Reads, Row, Tx
 
@@ -148,6 +149,9 @@ class ServiceKind(Generic[S]):
     runs_on_server: ClassVar[bool] = False
     """Indicates whether its runs are programs of a server's machine, even if the environment is on another
     cluster, which they change through its API."""
+    finds_endpoints: ClassVar[bool] = False
+    """Indicates whether this kind finds the endpoints of its ports. Otherwise, instances of the engine have
+    them."""
     is_counted: ClassVar[bool] = False
     """Indicates whether the creation, deletion or renaming of a service makes services that use its variables
     out of date."""
@@ -184,6 +188,15 @@ class ServiceKind(Generic[S]):
         """Returns the findings of `windlass doctor` about programs that this kind needs. May start these
         programs."""
         return ()
+
+    def loops(self, ctx: Context) -> Sequence[Callable[[], Awaitable[None]]]:
+        """Returns the endless loops of a server for this kind."""
+        return ()
+
+    def endpoints(self, ctx: Context, workload: Workload) -> Mapping[str, Sequence[ReleasedEndpoint]] | None:
+        """Returns the endpoints of each port of a workload, by its name; None if they are not known yet. Only
+        called if `finds_endpoints`."""
+        return {}
 
     # Changes of the resource. Each method runs in the transaction of the change.
 

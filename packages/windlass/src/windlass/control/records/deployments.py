@@ -351,12 +351,15 @@ async def cancel(
     return status
 
 
-async def record_health(tx: Tx, service: Row, state: State, message: str) -> None:
+async def record_health(
+    tx: Tx, service: Row, state: State, message: str, released: str | None = None
+) -> None:
     """Records the health of a service without an open deployment, and emits an event if the health has
-    changed."""
+    changed. `released`: the deployment whose version is there, if it is not the serving one."""
     status = await status_of(tx, service)
     await tx.statuses.change(replace(status, state=state, message=message))
-    serving = await tx.deployments.get(status.serving) if status.serving else None
+    present = released or status.serving
+    serving = await tx.deployments.get(present) if present else None
     if state != status.state and serving:
         kind = Event.BROKE if state is State.DEPLOYMENT_ERROR else Event.RECOVERED
         await announce(tx, kind, service, serving, particulars(serving), message)

@@ -1,0 +1,231 @@
+"""Watches what Helm has installed in the namespaces of environments.
+
+Helm labels the objects that it makes, so one watch for each kind of object is enough for a cluster. The
+watches begin when they are first needed: most clusters have no releases of Windlass.
+
+A chart chooses the contents of its objects. So an endpoint counts only if it is the address of a Pod in the
+same namespace, and if Windlass may connect to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import Final
+
+from msgspec import Struct
+
+from windlass.base.addresses import Reach
+from windlass.engines.releases import ReleasedController, ReleasedEndpoint, ReleasedRoute, ReleaseState
+from windlass.kubernetes import names, paths
+from windlass.kubernetes.api import ClusterApi, ClusterRefusal, ClusterUnavailable
+from windlass.kubernetes.cache import DEPLOYMENTS, STATEFUL_SETS
+from windlass.kubernetes.documents import KubeObject, Pod
+from windlass.kubernetes.instances import OUT_OF_MEMORY, is_leaving
+from windlass.kubernetes.manifests import ClusterOptions
+from windlass.kubernetes.reasons import pending_reason
+from windlass.kubernetes.watch import KeptObjects, Watch
+
+_SELECTOR: Final = "app.kubernetes.io/managed-by=Helm"
+_RELEASE: Final = "meta.helm.sh/release-name"
+_SERVICE_OF_SLICE: Final = "kubernetes.io/service-name"
+_SERVICES: Final = "/api/v1/services"
+_SLICES: Final = "/apis/discovery.k8s.io/v1/endpointslices"
+
+
+class _PodSelector(Struct, frozen=True, rename="camel"):
+    match_labels: dict[str, str] | None = None
+
+
+class _ReleaseControllerSpec(Struct, frozen=True):
+    replicas: int = 1
+    selector: _PodSelector = _PodSelector()
+
+
+class _ReleaseControllerStatus(Struct, frozen=True, rename="camel"):
+    ready_replicas: int = 0
+
+
+class ReleaseController(KubeObject, frozen=True):
+    spec: _ReleaseControllerSpec = _ReleaseControllerSpec()
+    status: _ReleaseControllerStatus = _ReleaseControllerStatus()
+
+
+class _ReleaseServicePort(Struct, frozen=True):
+    port: int = 0
+    name: str = ""
+
+
+class _ReleaseServiceSpec(Struct, frozen=True):
+    ports: list[_ReleaseServicePort] | None = None
+
+
+class ReleaseService(KubeObject, frozen=True):
+    spec: _ReleaseServiceSpec = _ReleaseServiceSpec()
+
+
+class _SliceConditions(Struct, frozen=True):
+    ready: bool | None = None
+
+
+class _SliceEndpoint(Struct, frozen=True):
+    addresses: list[str] = []
+    conditions: _SliceConditions = _SliceConditions()
+
+
+class _SlicePort(Struct, frozen=True):
+    port: int | None = None
+    name: str | None = None
+
+
+class EndpointSlice(KubeObject, frozen=True):
+    endpoints: list[_SliceEndpoint] | None = None
+    ports: list[_SlicePort] | None = None
+
+
+class _ReleasePods(Struct, frozen=True):
+    items: list[Pod] = []
+
+
+class Releases:
+    """See `windlass.engines.releases.ReleaseReader`."""
+
+    def __init__(self, api: ClusterApi, options: ClusterOptions, allowed_addresses: Reach) -> None:
+        self._api, self._options, self._reach = api, options, allowed_addresses
+        self._environments: dict[str, str] = {}
+        """Environments by namespace."""
+        self._changed: set[str] = set()
+        kept = KeptObjects()
+
+        def note(before: KubeObject | None, after: KubeObject | None) -> None:
+            it = after or before
+            if it is None:  # a list is complete
+                self._changed |= {*self._environments.values()}
+            elif environment := self._environments.get(it.metadata.namespace):
+                self._changed.add(environment)
+
+        def watch(path: str, kind: type[KubeObject]) -> Watch[KubeObject]:
+            return Watch(api, path, kind, _SELECTOR, note, self._note_recovery, kept)
+
+        self._controllers = {
+            "Deployment": watch(DEPLOYMENTS, ReleaseController),
+            "StatefulSet": watch(STATEFUL_SETS, ReleaseController),
+        }
+        self._services, self._slices = watch(_SERVICES, ReleaseService), watch(_SLICES, EndpointSlice)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def note_run(self, environment: str) -> None:
+        """Notes that a run begins to change a release."""
+        self._follow(environment)
+        self._changed.add(environment)
+
+    def changed(self) -> Collection[str]:
+        changed, self._changed = self._changed, set()
+        return changed
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    async def state(self, environment: str) -> ReleaseState | None:
+        namespace = self._follow(environment)
+        if any(watch.problem or not watch.is_synced for watch in self._watches):
+            return None
+        try:
+            pods = (await self._api.get(paths.pods(namespace), _ReleasePods)).items
+        except (ClusterUnavailable, ClusterRefusal):
+            return None
+        controllers = [
+            _controller(kind, it, pods)
+            for kind, watch in self._controllers.items()
+            for it in watch.all()
+            if isinstance(it, ReleaseController) and it.metadata.namespace == namespace
+        ]
+        return ReleaseState(controllers, [*self._routes(namespace, pods)])
+
+    @property
+    def _watches(self) -> tuple[Watch[KubeObject], ...]:
+        return (*self._controllers.values(), self._services, self._slices)
+
+    def _follow(self, environment: str) -> str:
+        """Begins to watch an environment. Returns its namespace."""
+        namespace = names.namespace(self._options.installation, environment)
+        self._environments[namespace] = environment
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(watch.run()) for watch in self._watches]
+        return namespace
+
+    def _note_recovery(self) -> None:
+        self._changed |= {*self._environments.values()}
+
+    def _routes(self, namespace: str, pods: Iterable[Pod]) -> Iterable[ReleasedRoute]:
+        own = {pod.status.pod_ip for pod in pods if not is_leaving(pod) and self._is_open(pod.status.pod_ip)}
+        for service in self._services.all():
+            if not isinstance(service, ReleaseService) or service.metadata.namespace != namespace:
+                continue
+            yield ReleasedRoute(
+                name=service.metadata.name,
+                release=service.annotation(_RELEASE),
+                labels=service.metadata.labels or {},
+                ports={
+                    port.port: self._endpoints(namespace, service.metadata.name, port.name, own)
+                    for port in service.spec.ports or ()
+                },
+            )
+
+    def _endpoints(
+        self, namespace: str, service: str, port: str, own: Collection[str]
+    ) -> list[ReleasedEndpoint]:
+        found = {
+            ReleasedEndpoint(address, target.port)
+            for it in self._slices.all()
+            if isinstance(it, EndpointSlice)
+            and it.metadata.namespace == namespace
+            and it.label(_SERVICE_OF_SLICE) == service
+            for target in it.ports or ()
+            if target.port and (target.name or "") == port
+            for endpoint in it.endpoints or ()
+            if endpoint.conditions.ready is not False
+            for address in endpoint.addresses
+            if address in own
+        }
+        return sorted(found, key=lambda each: (each.address, each.port))
+
+    def _is_open(self, address: str) -> bool:
+        with suppress(ValueError):
+            return self._reach.admits(ip_address(address))
+        return False
+
+
+def _controller(kind: str, it: ReleaseController, pods: Iterable[Pod]) -> ReleasedController:
+    labels = it.spec.selector.match_labels or {}
+    own = [pod for pod in pods if labels and labels.items() <= (pod.metadata.labels or {}).items()]
+    problems = (problem for pod in own if not is_leaving(pod) and (problem := pod_problem(pod)))
+    is_short = it.status.ready_replicas < it.spec.replicas
+    return ReleasedController(
+        kind=kind,
+        name=it.metadata.name,
+        release=it.annotation(_RELEASE),
+        generation=it.metadata.generation,
+        wanted=it.spec.replicas,
+        ready=it.status.ready_replicas,
+        reason=next(problems, "") if is_short else "",
+    )
+
+
+def pod_problem(pod: Pod) -> str:
+    """Returns why a Pod of a chart does not run; empty if no problem is known."""
+    if reason := pending_reason(pod):
+        return f"the Pod {pod.metadata.name} does not start: {reason}"
+    statuses = (*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ()))
+    for status in statuses:
+        end = status.state.terminated or status.last_state.terminated
+        if status.ready or end is None or (status.state.terminated and end.exit_code == 0):
+            continue
+        how = "was killed: out of memory" if end.reason == OUT_OF_MEMORY else f"exited with {end.exit_code}"
+        return f"the container {status.name} of the Pod {pod.metadata.name} {how}"
+    return ""

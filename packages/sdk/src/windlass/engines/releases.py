@@ -1,0 +1,73 @@
+"""The releases of charts in the namespace of an environment, as the cluster reports them.
+
+Only engines of Kubernetes clusters have the property `releases`. A kind finds it with `isinstance(engine,
+ReleaseEngine)`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
+
+
+class ReleasedController(Struct, frozen=True, kw_only=True):
+    """A Deployment or StatefulSet of a release."""
+
+    kind: str
+    name: str
+    release: str
+    generation: int
+    """A number that the cluster raises with each change of the object's settings."""
+    wanted: int
+    ready: int
+    reason: str = ""
+    """Why one of its Pods does not run, as readable text; empty if no Pod has a problem."""
+
+    @property
+    def address(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+class ReleasedEndpoint(Struct, frozen=True):
+    """The address of a ready Pod behind a Service."""
+
+    address: str
+    port: int
+
+
+class ReleasedRoute(Struct, frozen=True, kw_only=True):
+    """A Service of a release, with the Pods behind each of its ports."""
+
+    name: str
+    release: str
+    labels: Mapping[str, str]
+    ports: Mapping[int, Sequence[ReleasedEndpoint]]
+
+
+class ReleaseState(Struct, frozen=True):
+    """The releases of one environment."""
+
+    controllers: Sequence[ReleasedController] = ()
+    routes: Sequence[ReleasedRoute] = ()
+
+
+class ReleaseReader(Protocol):
+    """Reads the releases of environments. The first call for an environment begins to watch the cluster."""
+
+    def changed(self) -> Collection[str]:
+        """Returns the environments whose releases have changed since the last call."""
+        ...
+
+    async def state(self, environment: str) -> ReleaseState | None:
+        """Returns the releases of an environment; None while the cluster does not answer, or refuses to list
+        them."""
+        ...
+
+
+@runtime_checkable
+class ReleaseEngine(Protocol):
+    """An engine whose environments can have releases of charts."""
+
+    @property
+    def releases(self) -> ReleaseReader: ...
