@@ -4,6 +4,7 @@ images, and the cluster pulls them by digest from a registry with a login."""
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import urllib.request
@@ -15,6 +16,7 @@ import pytest
 from tests.engines.dockers import BOX, docker_host
 from tests.faults.inside import HTTP, Inside, Service, inside
 from tests.kubernetes.cluster import Cluster, shared_cluster
+from tests.kubernetes.stub_cluster import stub_cluster
 from tests.registries.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry
 from tests.repositories import Repository
 from windlass.kubernetes import names
@@ -78,6 +80,37 @@ async def test_applications_jobs_and_sites_from_git_run_on_a_cluster_and_roll_ba
             )
             await asyncio.gather(deploy(site), deploy(job))
             assert await page(site) == "a site"
+
+
+async def test_nodes_of_the_own_engine_pull_with_the_login_of_the_settings_that_only_reads(tmp_path):
+    docker, repository = docker_host(), Repository(tmp_path / "code")
+    repository.put({"Dockerfile": f"FROM {BOX}\nCMD sleep 100\n"}).commit()
+    async with stub_cluster(tmp_path / "cluster") as cluster:
+        (tmp_path / "kubeconfig").write_text(cluster.kubeconfig())
+        with docker_registry(tmp_path / "images", tls=False) as registry:
+            settings = {
+                "engine": "kubernetes",
+                "kubernetes_config": str(tmp_path / "kubeconfig"),
+                "kubernetes_registry_username": "nodes",
+                "kubernetes_registry_password": "only-read",
+                "registry": f"{registry.host}/windlass",
+                "registry_username": USER,
+                "registry_password": PASSWORD,
+                "docker_host": docker,
+            }
+            async with inside(tmp_path / "windlass", **settings) as there:
+                source = {"git_repository": {"url": repository.url, "branch": "main"}}
+                web = await make(there, "application", **source, ports=[], memory=64)
+                await deploy(web)
+                (deployment,) = cluster.all("deployments")
+                image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+                assert image.startswith(f"{registry.host}/windlass/{web.id}@sha256:")
+                written = [
+                    each["data"] for each in cluster.all("secrets") if "pull-" in str(each["metadata"])
+                ]
+                (login,) = [base64.b64decode(each[".dockerconfigjson"]) for each in written]
+                expected = {"auth": base64.b64encode(b"nodes:only-read").decode()}
+                assert json.loads(login) == {"auths": {registry.host: expected}}
 
 
 @contextlib.asynccontextmanager
