@@ -275,6 +275,18 @@ async def test_a_repository_has_a_limit_of_branches_and_tags(
         assert (await folder.push(url, "--force", "main:refs/tags/a")).code == 0, "the control"
 
 
+@pytest.mark.parametrize("separator", ["\u0085", "\u2028"])
+async def test_a_branch_with_a_line_separator_in_its_name_breaks_no_later_push(
+    scene: Scene, app: Any, folder: Folder, separator: str
+):
+    url, ref = with_token(app["push_url"]), f"refs/heads/a{separator}b"
+    assert (await folder.push(url, "main", f"main:{ref}")).code == 0
+    folder.write(text="later").commit("later")
+    assert (await folder.push(url, "main", f":{ref}")).code == 0
+    refs = await scene.windlass.installation.ctx.pushed.refs(app["id"])
+    assert list(refs) == ["refs/heads/main"]
+
+
 async def test_a_list_that_is_too_long_is_refused_and_not_cut(
     scene: Scene, app: Any, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ):

@@ -38,7 +38,7 @@ def tag_names(answer: str) -> dict[str, str]:
     For an annotated tag, git prints a second line with the tagged commit.
     """
     tags: dict[str, str] = {}
-    for line in answer.splitlines():
+    for line in answer.split("\n"):
         commit, _, ref = line.partition("\t")
         tags.setdefault(commit, printable(ref.removeprefix("refs/tags/").removesuffix("^{}")))
     return tags

@@ -322,7 +322,7 @@ def branches_in(answer: str) -> list[str]:
     """Returns the branches in the output of `git ls-remote --symref`, the default branch first."""
     default = ""
     names: list[str] = []
-    for line in answer.splitlines():
+    for line in answer.split("\n"):
         left, _, right = line.partition("\t")
         if right == _HEAD and left.startswith("ref: "):
             default = printable(left.removeprefix("ref: ").removeprefix(_HEADS))
@@ -333,7 +333,7 @@ def branches_in(answer: str) -> list[str]:
 
 def _head_in(answer: str, ref: str) -> tuple[str, str] | None:
     name = ref
-    for line in answer.splitlines():
+    for line in answer.split("\n"):
         left, _, right = line.partition("\t")
         if right == ref and not left.startswith("ref: "):
             return printable(name.removeprefix("refs/heads/")), left

@@ -136,7 +136,8 @@ class PushedRepositories:
             return {}
         words = ("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags")
         listed = await self._ask(application, *words)
-        pairs = (line.split(" ", 1) for line in listed.splitlines())
+        # Names may contain other line separators, such as U+0085.
+        pairs = (line.split(" ", 1) for line in listed.split("\n") if line)
         return {ref: commit for commit, ref in pairs}
 
     # Receiving
