@@ -88,7 +88,7 @@ async def test_nodes_of_the_own_engine_pull_with_the_login_of_the_settings_that_
     async with stub_cluster(tmp_path / "cluster") as cluster:
         (tmp_path / "kubeconfig").write_text(cluster.kubeconfig())
         with docker_registry(tmp_path / "images", tls=False) as registry:
-            settings = {
+            settings: dict[str, Any] = {
                 "engine": "kubernetes",
                 "kubernetes_config": str(tmp_path / "kubeconfig"),
                 "kubernetes_registry_username": "nodes",

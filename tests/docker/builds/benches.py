@@ -63,9 +63,10 @@ class Bench:
             "deployment": "d1",
             "key": "k1",
         }
-        return await self.builder.build(
+        artifact: Artifact = await self.builder.build(
             Order(**{**order, "commit": "c" * 40, "source": self.source, **given}), self.log.append
         )
+        return artifact
 
     async def images(self) -> list[str]:
         return sorted(tag for each in await self._all() for tag in each["RepoTags"] or ())
