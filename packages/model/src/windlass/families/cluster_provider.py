@@ -95,7 +95,7 @@ of_clusters = Actions(
         post(
             "checkEngine",
             ClusterStatus,
-            "Check that services can be deployed on a cluster",
+            "Check the engine",
             _DEPLOY_DESCRIPTION,
             id="deployCluster",
             suffix="/deploy",

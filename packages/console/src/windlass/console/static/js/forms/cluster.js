@@ -4,7 +4,7 @@ import { api } from "../api.js";
 import { h, prose } from "../dom.js";
 import { bytes, exactTime, title } from "../format.js";
 import { icon, logo } from "../icons.js";
-import { button, dialog, facts, field, link, panel } from "../parts.js";
+import { button, dialog, facts, field, link, panel, showError } from "../parts.js";
 import { differs } from "../settings/part.js";
 import { badge } from "../states.js";
 import { words } from "../words.js";
@@ -70,13 +70,17 @@ export async function loadMore({ base, item }) {
   return (environments || []).filter(({ cluster_id: id }) => id === item.id).map((environment) => ({ ...environment, project_name: nameOf(environment) }));
 }
 
+/** Lists that say nothing of a cluster here: Windlass makes no networks. */
+export const unlisted = ["routingTable"];
+
 /** A cluster at present: its state, its machine, and the environments on it. */
-export function present({ item, readings, more: environments }) {
+export function present(state, place) {
+  const { item, readings, more: environments } = state;
   const of = (name) => readings.find(({ operation }) => operation.path.endsWith(`/${name}`)) || {};
   const status = of("status").found, machine = of("machine").found;
   const lock = status?.cluster_lock;
   return [
-    lock && h("section", { class: "panel failure", role: "status" }, h("p", { class: "first" }, about.locked(lock.owner_name, lock.ends_at && exactTime(lock.ends_at))), h("p", {}, lock.reason)),
+    lock && h("section", { class: "panel failure", role: "status" }, h("p", { class: "first" }, about.locked(lock.owner_name, lock.ends_at && exactTime(lock.ends_at))), h("p", {}, lock.reason), h("div", { class: "actions" }, button(about.unlock, () => unlock(state, place), { needs: ["DELETE", `/cluster/${item.id}/lock`] }))),
     status?.message && h("section", { class: "panel failure", role: "status" }, h("p", { class: "first" }, prose(status.message))),
     h("div", { class: "columns" },
       panel(words.present, facts([
@@ -84,10 +88,32 @@ export function present({ item, readings, more: environments }) {
         [about.kind, kindOf(item)],
         status && [about.images, status.runs_images ? about.runsImages : about.noImages],
         item.is_default && [about.isDefault, about.byDefault],
-      ])),
+      ]), !lock && h("div", { class: "actions" }, button(about.lock, () => askToLock(state, place), { needs: ["POST", `/cluster/${item.id}/lock`] }))),
       panel(about.environments, environments.length ? h("ul", { class: "plain" }, environments.map((environment) => h("li", { key: environment.id }, environment.project_name && h("span", { class: "muted" }, `${environment.project_name} / `), link(`/environment/${environment.id}`, environment.name)))) : h("p", { class: "muted" }, about.noEnvironments))),
     panel(about.machine, machineFacts(of("machine"), machine)),
   ];
+}
+
+async function askToLock({ item, list }, place) {
+  const reason = h("input", { maxlength: 256, placeholder: about.lockReasonExample, autocomplete: "off" });
+  const days = h("input", { type: "number", min: 1, max: 365 });
+  const isLocked = await dialog(about.lock, (finish) => {
+    const send = async () => {
+      try {
+        await api.post(`/cluster/${item.id}/lock`, { reason: reason.value.trim(), ...(days.value && { ttl_in_days: Number(days.value) }) });
+        finish(true);
+      } catch (error) {
+        showError(error);
+      }
+    };
+    return [h("p", {}, about.lockAbout), field(about.lockReason, reason, "", { name: "reason" }), field(about.lockDays, days, about.lockDaysHelp, { name: "ttl_in_days" }), h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(about.lock, send, { main: true }))];
+  });
+  if (isLocked) await place.go(`${list}/${item.id}`, { replace: true });
+}
+
+async function unlock({ item, list }, place) {
+  await api.delete(`/cluster/${item.id}/lock`);
+  await place.go(`${list}/${item.id}`, { replace: true });
 }
 
 function machineFacts({ error }, machine) {

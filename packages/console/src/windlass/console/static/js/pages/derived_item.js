@@ -31,13 +31,13 @@ export async function load(place) {
   const [parent, { data: item, tag }] = await Promise.all([api.get(base), api.tagged(path)]);
   await enterOrganizationOf(place, parent);
   const operations = Object.fromEntries(["PATCH", "DELETE"].map((method) => [method, document.at(method, path)]));
-  const lists = document.listsBelow(path);
+  const byHand = await formOf(params.family);
+  const lists = document.listsBelow(path).filter((operation) => !byHand?.unlisted?.includes(familyOf(operation)));
   const readings = document.readingsOf(path);
   const parts = [...lists, ...readings].map((operation) => ({ operation, found: null, error: null }));
   const reading = Promise.all(parts.map((part) => read(path, part)));
   await Promise.race([reading, pause(PATIENCE)]);
   const name = nameOf(item);
-  const byHand = await formOf(params.family);
   const schema = document.body(operations.PATCH);
   const own = byHand && operations.PATCH && (await byHand.form({ document, schema, base, values: item }));
   const edit = operations.PATCH && hold(own?.changes ? own : schemaForm(document, schema, { values: item, hide: outdated(schema) }));
@@ -71,7 +71,7 @@ export function render(state, place) {
   return [
     crumbs([parent.name, base], [state.listTitle, list], [name]),
     head(name, { about: item.description, actions: actions.map((action) => button(wordsOf(action), () => run(state, place, action), { needs: [action.method, action.path] })) }),
-    state.byHand?.present ? state.byHand.present(state) : [
+    state.byHand?.present ? state.byHand.present(state, place) : [
       panel(words.present, state.byHand?.columns ? facts([...state.byHand.columns.map((column) => [column.title, column.cell(item)]).filter(([, value]) => value !== false), [words.columns.created, ago(item.created_at)]]) : values(item, schema, document)),
       readings.map((part) => readingOf(state, place, part)),
     ],
