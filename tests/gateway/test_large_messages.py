@@ -15,10 +15,14 @@ from windlass.gateway.channel import Channel
 from windlass.gateway.messages import ElderDrain, FromSuccessor
 from windlass.routers.router import Endpoint
 
-MANY = [Endpoint(f"10.{number >> 8}.{number & 255}.1", 65_535) for number in range(20_000)]
+MANY = 20_000
 
 
-@pytest.mark.parametrize("at", [0, len(MANY)])
+def endpoints(count: int = MANY) -> list[Endpoint]:
+    return [Endpoint(f"10.{number >> 8}.{number & 255}.1", 65_535) for number in range(count)]
+
+
+@pytest.mark.parametrize("at", [0, MANY])
 async def test_twenty_thousand_endpoints_are_drained_at_a_relieved_gateway(town: GatewayTown, at: int):
     gate = asyncio.Event()
 
@@ -33,8 +37,9 @@ async def test_twenty_thousand_endpoints_are_drained_at_a_relieved_gateway(town:
     await until(lambda: slow.heard)
     await town.replace()
     await town.shop(await town.instance("two"))
-    draining = asyncio.create_task(town.router.drain([*MANY[:at], slow.endpoint, *MANY[at:]], 60))
-    await town.router.drain(MANY, 60)
+    many = endpoints()
+    draining = asyncio.create_task(town.router.drain([*many[:at], slow.endpoint, *many[at:]], 60))
+    await town.router.drain(many, 60)
     assert not draining.done()
     gate.set()
     assert (await caller.said()).body == b"late"
@@ -50,8 +55,8 @@ async def test_a_message_over_the_size_limit_raises_an_error_and_is_not_sent():
     )
     with closing(theirs):
         with pytest.raises(ValueError, match="send less"):
-            channel.send(ElderDrain(1, tuple(MANY), 1.0))
-        channel.send(ElderDrain(1, tuple(MANY[:400]), 1.0))
+            channel.send(ElderDrain(1, tuple(endpoints()), 1.0))
+        channel.send(ElderDrain(1, tuple(endpoints(400)), 1.0))
         assert len(theirs.recv(1 << 20)) < 128 * 1024
         assert not lost
         channel.close()
