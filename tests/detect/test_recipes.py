@@ -222,6 +222,22 @@ def test_django_without_its_secret_key_says_which_variable_to_set(settings, vari
     assert [text.partition("=…`")[0] for text in recipe.problems] == ([said] if variable else [])
 
 
+@pytest.mark.parametrize(
+    ("value", "variable"),
+    [
+        ("os.environ.get('SSL_REDIRECT', 'True').lower() == 'true'", "SSL_REDIRECT"),
+        ("env.bool('SECURE_SSL_REDIRECT', default=True)", "SECURE_SSL_REDIRECT"),
+        ("os.environ.get('SSL_REDIRECT', 'False') == 'yes'", ""),
+        ("True", ""),
+    ],
+)
+def test_a_django_that_redirects_to_https_says_which_variable_stops_it(value, variable):
+    settings = f"ALLOWED_HOSTS = ['*']\nif not DEBUG:\n    SECURE_SSL_REDIRECT = {value}\n"
+    recipe = detect(tree_of({"requirements.txt": "Django\n", **DJANGO, "shop/settings.py": settings}))
+    said = f"Set the variable {variable} to False until visitors come by HTTPS"
+    assert [text.partition(":")[0] for text in recipe.problems] == ([said] if variable else [])
+
+
 def test_the_django_settings_module_that_the_server_loads_is_read():
     files = {
         "requirements.txt": "Django\n",

@@ -28,6 +28,10 @@ _MAX_MODULES: Final = 8
 _OF_VARIABLE_PATTERN: Final = re.compile(r"[ \t]*([A-Z][A-Z0-9_]{2,60})\)")
 
 
+_REDIRECT_PATTERN: Final = re.compile(
+    r"^[ \t]*+SECURE_SSL_REDIRECT[ \t]*+=[ \t]*+(?=[^\n]{0,200}True)(\S.{0,300})", re.MULTILINE
+)
+"""Matches a redirect to HTTPS that is on unless a variable says otherwise."""
 _HOSTS_NAME_PATTERN: Final = re.compile(r"\w*HOSTS")
 """Matches variables with a list of hosts. Others, such as SITE_HOST, may also be a part of addresses."""
 
@@ -47,7 +51,8 @@ def apply_django_settings(
     text = _settings_text(files, module)
     _static_files(recipe, text, dependencies)
     served = _settings_text(files, _served_settings(files, module))
-    recipe.problems += filter(None, (_secret_problem(served), _hosts_problem(recipe, served, text)))
+    problems = _secret_problem(served), _hosts_problem(recipe, served, text), _redirect_problem(served)
+    recipe.problems += filter(None, problems)
     return f"{MIGRATE} && " if _SQLITE_PATTERN.search(text) else ""
 
 
@@ -104,6 +109,17 @@ def _hosts_problem(recipe: Recipe, settings: str, chosen: str) -> str:
     )
     return (
         f"{todo}: Django answers 400 to other hosts. The gateway lets only those of the application through."
+    )
+
+
+def _redirect_problem(settings: str) -> str:
+    """Returns the remedy if Django redirects all visitors to HTTPS unless a variable is set."""
+    variables = _variables_of([match[1] for match in _REDIRECT_PATTERN.finditer(settings)])
+    if not variables:
+        return ""
+    return (
+        f"Set the variable {variables[0]} to False until visitors come by HTTPS: Django redirects all others "
+        "to it, where nothing may answer."
     )
 
 
