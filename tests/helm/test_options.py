@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from windlass.launch.helm import hint_for, options_of_program
+from windlass.launch.helm import RUN_VARIABLE, TOKEN, HelmRun, hint_for, options_of_program
+from windlass.launch.launcher import LaunchRefused
 
 
 def test_options_of_earlier_versions_are_translated_and_those_that_tell_secrets_left_out():
@@ -28,3 +32,14 @@ def test_options_of_earlier_versions_are_translated_and_those_that_tell_secrets_
 def test_known_failures_have_a_remedy(output: str, hint: str):
     assert hint_for(output).startswith(hint)
     assert bool(hint_for(output)) is bool(hint)
+
+
+@pytest.mark.parametrize("key", ["a=/proc/self/environ,b", "a,b", "a=b"])
+def test_a_path_of_a_value_that_names_files_of_the_machine_is_refused(tmp_path: Path, key: str):
+    """Services of earlier versions may have such paths. The negative control has none."""
+    request = {"program": "", "action": "", "release": "", "urls": ["http://127.0.0.1:1"], "container": False}
+    run = HelmRun({RUN_VARIABLE: json.dumps(request), TOKEN: "t", "SECRET": "value", "TMPDIR": str(tmp_path)})
+    (tmp_path / "windlass-helm").mkdir()
+    assert run._value("set", 0, "a.b", "qovery.env.SECRET")[0] == "--set-file"
+    with pytest.raises(LaunchRefused, match="leave `,` and `=` out of the path"):
+        run._value("set", 0, key, "qovery.env.SECRET")

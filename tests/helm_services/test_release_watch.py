@@ -185,6 +185,7 @@ async def test_the_gateway_leads_to_the_pods_behind_the_services_of_a_chart(
         "p80": (Endpoint("10.1.0.5", 8080),),
         "admin": (Endpoint("10.1.0.6", 9000),),
     }
+    assert {route.kind for route in routes.values()} == {"http"}
     links = (await world.get(f"/helm/{service}/link"))["results"]
     assert [link["url"].partition("://")[2].partition(":")[0] for link in links] == [
         routes["p80"].hosts[0],
