@@ -89,6 +89,11 @@ class _ReleasePods(Struct, frozen=True):
     items: list[Pod] = []
 
 
+def _no_home(service: str) -> str:
+    """Returns no namespace: objects of charts belong to no service by a label."""
+    return ""
+
+
 class Releases:
     """See `windlass.engines.releases.ReleaseReader`."""
 
@@ -107,7 +112,7 @@ class Releases:
                 self._changed.add(environment)
 
         def watch(path: str, kind: type[KubeObject]) -> Watch[KubeObject]:
-            return Watch(api, path, kind, _SELECTOR, note, self._note_recovery, kept)
+            return Watch(api, path, kind, _SELECTOR, note, self._note_recovery, kept, _no_home)
 
         self._controllers = {
             "Deployment": watch(DEPLOYMENTS, ReleaseController),
