@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.detect.rows import ROWS
-from tests.detect.trees import FLASK, package, tree_of
+from tests.detect.trees import DJANGO, FLASK, package, tree_of
 from tests.tables import rows
 from windlass.base.file_names import file_names, read_beginning
 from windlass.detect import Tree, detect
@@ -173,6 +173,13 @@ def test_lock_files_are_not_read_by_detection():
         ("go.mod", "module " * 100_000),
         ("vite.config.js", "outDir:" + "'" * 900_000),
         ("next.config.js", "output" + " " * 900_000),
+        ("nuxt.config.js", "nitro preset:" + " " * 900_000),
+        ("nuxt.config.js", "nitro preset: '" + "a" * 900_000),
+        ("astro.config.js", "output:" + " " * 900_000),
+        ("server.js", "client" * 150_000),
+        ("server.js", "client" + " " * 900_000),
+        ("shop/settings.py", "SECURE_SSL_REDIRECT = x" * 40_000),
+        ("shop/settings.py", "SECURE_SSL_REDIRECT =\n" * 40_000),
         (".python-version", "3" * 900_000),
         (".tool-versions", "python " * 100_000),
         ("requirements.txt", "-r " * 300_000),
@@ -187,8 +194,13 @@ def test_no_expression_backtracks_over_a_long_file(file, text):
     """The limit of time is the negative control: an expression that backtracks takes hours."""
     included = {"a.txt": "-r b.txt\n" * 1000, "b.txt": "-r c.txt\n" * 1000, "c.txt": "-r a.txt\n" * 1000}
     files = {"requirements.txt": "flask\n", "app.py": FLASK, **included}
-    if file in ("vite.config.js", "next.config.js"):
-        files = {"package.json": package("vite" if file.startswith("vite") else "next")}
+    if file.endswith(".config.js"):
+        files = {"package.json": package(file.partition(".")[0], "@astrojs/vercel")}
+    elif file == "server.js":
+        pages = {"client/package.json": package(build="x")}
+        files = {"package.json": package("express", start="node server.js"), **pages}
+    elif file == "shop/settings.py":
+        files = {"requirements.txt": "django\n", **DJANGO}
     elif file in (
         "pom.xml",
         "build.gradle",
