@@ -6,6 +6,7 @@ import pytest
 
 from tests.commands.test_everyday import commit_all, git
 from tests.world import REPOSITORY
+from windlass.cli.everyday.folder import ApplicationMaker
 from windlass.cli.git_folder import git_folder
 
 
@@ -27,6 +28,23 @@ async def test_init_finds_the_branch_that_was_pushed_without_an_upstream(windlas
     assert (await windlass("init", "--name", "web", "-e", "shop/production", "--port", "none")).code == 0
     made = await windlass.done("application", "get", "shop/production/web")
     assert made["git_repository"]["branch"] == "develop"
+
+
+async def test_init_takes_a_project_that_another_command_creates_meanwhile(windlass, folder, monkeypatch):
+    find, raced = ApplicationMaker._find, []
+
+    def find_too_early(maker, family, path):
+        found = find(maker, family, path)
+        if found is None and family == "project" and not raced:
+            raced.append(path)
+            organization = maker._api.get("/organization")["id"]
+            maker._create(f"/organization/{organization}/project", {"name": path}, family)
+        return found
+
+    monkeypatch.setattr(ApplicationMaker, "_find", find_too_early)
+    said = await windlass("init", "--name", "web", "-e", "shop/production", "--port", "none")
+    assert (said.code, raced) == (0, ["shop"]), said
+    assert (await windlass.done("application", "get", "shop/production/web"))["name"] == "web"
 
 
 async def test_init_writes_the_name_of_a_folder_in_plain_letters(windlass, folder, monkeypatch):

@@ -9,6 +9,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -343,19 +344,28 @@ class ApplicationMaker:
         body = {"name": name} | (
             {"mode": _ENVIRONMENT_MODES[name.lower()]} if name.lower() in _ENVIRONMENT_MODES else {}
         )
-        return str(
-            self._create(
-                f"/project/{self._find_or_create_project(project)}/environment", body, "environment"
-            )["id"]
-        )
+        path = f"/project/{self._find_or_create_project(project)}/environment"
+        return str(self._create_or_find(path, body, "environment", environment_name)["id"])
 
     def _find_or_create_project(self, name: str) -> str:
         existing = self._find("project", name)
         if existing is not None:
             return str(existing["id"])
         organization = self._api.get("/organization")["id"]
-        created = self._create(f"/organization/{organization}/project", {"name": name}, "project")
-        return str(created["id"])
+        path = f"/organization/{organization}/project"
+        return str(self._create_or_find(path, {"name": name}, "project", name)["id"])
+
+    def _create_or_find(
+        self, path: str, body: Mapping[str, Any], family: str, place: str
+    ) -> Mapping[str, Any]:
+        """Creates a thing, or returns the one that another command has created meanwhile."""
+        try:
+            return self._create(path, body, family)
+        except ApiRefused as refused:
+            existing = self._find(family, place) if refused.status == HTTPStatus.CONFLICT else None
+            if existing is None:
+                raise
+            return existing
 
     def _find(self, family: str, path: str) -> Mapping[str, Any] | None:
         try:
