@@ -46,6 +46,10 @@ async def test_every_background_loop_of_a_server_restarts_after_a_failure(world:
     failing = [FailingLoop() for _ in loops]
     for (owner, name), loop in zip(loops, failing, strict=True):
         monkeypatch.setattr(owner, name, loop)
+    for kind in installation.ctx.kinds.values():
+        own = [FailingLoop() for _ in kind.loops(installation.ctx)]
+        monkeypatch.setattr(kind, "loops", lambda ctx, own=own: own)
+        failing += own
     monkeypatch.setattr("windlass.install.installation.keep_running", partial(keep_running, pause=0))
     await installation.start()
     assert len(installation._tasks) == len(failing)

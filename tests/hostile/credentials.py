@@ -114,9 +114,12 @@ def registry_ground(kind: str, **config: str) -> Callable[[World, Ears], Awaitab
         path, environment = f"{registries}/{registry}", await world.environment()
         image = {"image_name": "acme/shop", "tag": "1", "registry_id": registry}
         job = {"name": "job", "source": {"image": image}, "schedule": {"on_start": {}}}
+        clusters = f"/organization/{world.org}/cluster"
+        builder = {"name": world.name("cluster"), "registry_id": registry}
         paths = {
             "containerRegistry": path,
             "job": f"/job/{await world.made(f'/environment/{environment}/job', job)}",
+            "cluster": f"{clusters}/{await world.made(clusters, builder)}",
         }
 
         async def use() -> None:
