@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.marks import examples
 from windlass.base import ids, tokens
 from windlass.base.clock import DAY, HOUR, MINUTE, SECOND, SystemClock, instant, stamp
-from windlass.base.encryption import KEY_BYTES, CannotDecrypt, Encryption, new_key
+from windlass.base.encryption import HEAD_BYTES, KEY_BYTES, CannotDecrypt, Encryption, new_key
 from windlass.control.context.log_store import Logs
 
 KEYS = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
@@ -29,6 +29,17 @@ ENCRYPTION = Encryption(bytes(range(KEY_BYTES)))
 @given(KEYS, st.binary(max_size=2_000), OWNERS)
 def test_a_sealed_value_can_be_decrypted_for_its_owner(key: bytes, value: bytes, owner: list[str]):
     assert Encryption(key).decrypt(Encryption(key).encrypt(value, *owner), *owner) == value
+
+
+def test_a_value_without_the_id_of_its_key_is_decrypted_with_the_key_that_fits():
+    former, present = new_key(), new_key()
+    sealed = Encryption(former).encrypt(b"value", "a")
+    bare = b"\x01" + sealed[HEAD_BYTES:]
+    assert Encryption(present, former).decrypt(bare, "a") == b"value"
+    with pytest.raises(CannotDecrypt):
+        Encryption(present).decrypt(bare, "a")
+    with pytest.raises(CannotDecrypt):
+        Encryption(present, former).decrypt(bare, "b")
 
 
 @given(st.binary(min_size=8, max_size=200))

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -21,7 +22,8 @@ FORMAT: Final = b"\x02"
 HEAD_BYTES: Final = len(FORMAT) + _ID
 """The length of a value's header, which contains its format and the id of its key."""
 _WITHOUT_ID: Final = b"\x01"
-"""The format of versions before 0.1.0, whose values contain no key id unless a key was replaced."""
+"""The format of versions before 0.1.0 and of its first commits, whose values contain no key id unless a key
+was replaced."""
 
 
 class CannotDecrypt(Exception):
@@ -91,9 +93,19 @@ class Encryption:
         return self._sealing.head + nonce + wrapped + AESGCM(data_key).encrypt(bytes(_NONCE), value, about)
 
     def decrypt(self, encrypted: bytes, *owner: str) -> bytes:
+        about = _associated_data(owner)
+        if encrypted.startswith(_WITHOUT_ID):
+            return self._decrypt_without_id(encrypted[len(_WITHOUT_ID) :], about)
         if not encrypted.startswith(FORMAT):
             raise CannotDecrypt("unknown format")
-        return _decrypt(self._key(key_of(encrypted)), encrypted[HEAD_BYTES:], _associated_data(owner))
+        return _decrypt(self._key(key_of(encrypted)), encrypted[HEAD_BYTES:], about)
+
+    def _decrypt_without_id(self, body: bytes, about: bytes) -> bytes:
+        """Decrypts a value of the first commits of 0.1.0 with the key that fits."""
+        for key in self._keys.values():
+            with suppress(CannotDecrypt):
+                return _decrypt(key, body, about)
+        raise CannotDecrypt("no key that is here has encrypted the value")
 
     def _key(self, id: str) -> SealingKey:
         if id not in self._keys:
