@@ -31,7 +31,7 @@ async def test_init_finds_the_branch_that_was_pushed_without_an_upstream(windlas
 
 
 async def test_init_takes_a_project_that_another_command_creates_meanwhile(windlass, folder, monkeypatch):
-    find, raced = ApplicationMaker._find, []
+    find, raced = ApplicationMaker._find, list[str]()
 
     def find_too_early(maker, family, path):
         found = find(maker, family, path)
