@@ -269,6 +269,27 @@ async def test_an_instance_that_grants_no_window_holds_back_its_client(town: Tow
         sending.cancel()
 
 
+async def test_whole_requests_that_an_instance_does_not_take_are_counted(town: Town) -> None:
+    """A hundred thousand bytes come together with the head. The window of the instance is smaller."""
+    async with instance_of(town, lambda stream: b"", grants=False) as shop:
+        connections = town.router._shared.connections
+        caller = await town.caller()
+        await caller.send(request("/", "POST", body=b"x" * 100_000))
+        await until(lambda: len(shop.bodies.get(1, b"")) == 65_535)
+        await until(lambda: connections._unsent_bytes >= 100_000 - 65_535)
+        await caller.close()
+        await until(lambda: not connections.members)
+        assert connections._unsent_bytes == 0
+
+
+async def test_what_an_instance_has_not_taken_counts_no_longer_after_its_answer(town: Town) -> None:
+    answer = head(1, ("content-length", "0"), ends=True)
+    async with instance_of(town, lambda stream: answer, grants=False):
+        caller = await town.caller()
+        assert (await caller.ask(request("/", "POST", body=b"x" * 100_000))).status == 200
+        assert town.router._shared.connections._unsent_bytes == 0
+
+
 class UnreadTransport:
     """A transport whose peer reads nothing, or everything."""
 

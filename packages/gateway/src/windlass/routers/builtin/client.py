@@ -230,9 +230,12 @@ class ClientConnection(SendingClient):
         self._sent = b""
         if self._counted is not None:
             self._drop_sent()
+        upstream = self._upstream
         self._upstream = self._peer = self._backend = None
         self._phase = then
         self._since = self._shared.now
+        if upstream is not None and upstream.blocked:
+            self._note_buffers()
         if self.attempts is not None:
             self._end_attempts(self.attempts)
         self._forget_large_head()

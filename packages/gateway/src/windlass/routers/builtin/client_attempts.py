@@ -250,6 +250,7 @@ class SendingClient(InstanceClient):
         """Called when the connection ended before the first byte of the answer. Retries the request once if a
         repetition is safe."""
         self._upstream = self._peer = None
+        self._note_buffers()
         backend = self._backend
         assert backend is not None
         peer.ended()
@@ -300,6 +301,7 @@ class SendingClient(InstanceClient):
             if self._upstream is not None:
                 peer.ended()
         self._upstream = self._peer = None
+        self._note_buffers()
         attempts.wait(self._shared.loop.call_later(attempts.pause(), self._send_again))
 
     def _send_again(self) -> None:

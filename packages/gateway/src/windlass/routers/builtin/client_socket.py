@@ -211,12 +211,17 @@ class GatewaySocket(asyncio.Protocol, BusyConnection):
         size = self._unsent_bytes()
         if self._paused:
             size += len(self._held.held)
-            if self._upstream is not None:
-                size += self._upstream.buffered()
+        if self._upstream is not None and (self._paused or self._upstream.blocked):
+            size += self._upstream.buffered()
         if size:
             self._shared.connections.unsent(self, size)
         else:
             self._shared.connections.sent(self)
+
+    def note_instance(self) -> None:
+        """Called when the instance takes no more of the request for now, or takes it again."""
+        self.choose_reading()
+        self._note_buffers()
 
     def _unsent_bytes(self) -> int:
         """Returns the number of bytes of an answer that the client does not take."""

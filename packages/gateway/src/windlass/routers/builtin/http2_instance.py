@@ -36,7 +36,7 @@ from windlass.routers.builtin.upstream import Upstream
 
 _WINDOW_BYTES: Final = 256 * 1024
 """Number of bytes that an instance may send before its client takes them."""
-_HIGH_WATER, _LOW_WATER = 64 * 1024, 16 * 1024
+_HIGH_WATER, _LOW_WATER = 16 * 1024, 4 * 1024
 """Numbers of unsent bytes of a request at which its client pauses and resumes."""
 _FRAMES_PER_TURN: Final = 64
 _CONTROL_FRAMES, _CONTROL_FRAMES_PER_SECOND = 10_000, 1000

@@ -166,12 +166,12 @@ class Upstream(asyncio.Protocol):
     def pause_writing(self) -> None:
         self.blocked = True
         if self.client is not None:
-            self.client.choose_reading()
+            self.client.note_instance()
 
     def resume_writing(self) -> None:
         self.blocked = False
         if self.client is not None:
-            self.client.choose_reading()
+            self.client.note_instance()
 
     def buffered(self) -> int:
         return 0 if self.lost else int(self.transport.get_write_buffer_size())
