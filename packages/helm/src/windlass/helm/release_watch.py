@@ -17,11 +17,13 @@ from windlass.base.errors import Unavailable
 from windlass.base.log import log
 from windlass.control.context.context import Context
 from windlass.control.deploying.routes import try_refresh
+from windlass.control.people.organizations import NO_PARENT
 from windlass.control.records.deployments import particulars, record_health, status_of
 from windlass.core.deploy.states import ENDING_ACTIONS, Progress, State
 from windlass.engines.engine import EngineError
 from windlass.engines.releases import ReleasedEndpoint, ReleasedRoute, ReleaseEngine, ReleaseState
 from windlass.engines.workload import Workload
+from windlass.families.organization import organization
 from windlass.helm.families.helm import DIFFERENCE, Helm, helm
 from windlass.helm.families.shapes import ChartPort
 from windlass.helm.health import ReleaseHealth, judge
@@ -78,8 +80,10 @@ class ReleaseWatch:
         now = time.monotonic()
         if now >= self._next_search:
             self._next_search = now + _FIND_INTERVAL
-            found = await self._ctx.store.reads.resources.parents(helm.name)
-            self._due |= {environment: now for environment in found if environment not in self._states}
+            resources = self._ctx.store.reads.resources
+            for org in await resources.of_parent(NO_PARENT, organization.name):
+                found = await resources.parents(org.id, helm.name)
+                self._due |= {environment: now for environment in found if environment not in self._states}
         for place in self._ctx.places.all():
             if isinstance(place.engine, ReleaseEngine):
                 for environment in place.engine.releases.changed():

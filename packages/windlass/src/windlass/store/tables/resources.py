@@ -44,7 +44,7 @@ CHILD_BY_NAME: Final = f"SELECT {_COLUMNS} FROM resource WHERE parent = $1 AND f
 OF_ORG: Final = f"SELECT {_COLUMNS} FROM resource WHERE org = $1 AND family = $2 ORDER BY created, id"
 OF_PARENT: Final = f"SELECT {_COLUMNS} FROM resource WHERE parent = $1 AND family = $2 ORDER BY pos"
 FIRST: Final = f"{OF_PARENT} LIMIT 1"
-PARENTS: Final = "SELECT DISTINCT parent FROM resource WHERE family = $1 ORDER BY parent"
+PARENTS: Final = "SELECT DISTINCT parent FROM resource WHERE org = $1 AND family = $2 ORDER BY parent"
 _SIZE: Final = "LENGTH(body) + COALESCE(LENGTH(sealed), 0)"
 _LARGE: Final = f"{_SIZE} > $3 AND id <> $4"
 LARGE_OF_PARENT: Final = f"SELECT SUM({_SIZE}) FROM resource WHERE parent = $1 AND family = $2 AND {_LARGE}"
@@ -80,9 +80,9 @@ class ResourceTable(Table):
     async def of_parent(self, parent: str, family: str) -> list[Row]:
         return [Row(*row) for row in await self._session.all(OF_PARENT, parent, family)]
 
-    async def parents(self, family: str) -> list[str]:
-        """Returns the ids of all resources with children of a family."""
-        return [row[0] for row in await self._session.all(PARENTS, family)]
+    async def parents(self, org: str, family: str) -> list[str]:
+        """Returns the ids of an organization's resources with children of a family."""
+        return [row[0] for row in await self._session.all(PARENTS, org, family)]
 
     async def large_beside(self, row: Row, minimum: int) -> tuple[int, int]:
         """Returns how many bytes the other resources of this family have that are larger than `minimum`:
