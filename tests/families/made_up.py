@@ -68,11 +68,11 @@ project_rule = Family(
 environment_rule = Family(
     "environmentRule", EnvironmentRule, parent=environment, segment="rule", param="rule_id", nested=True
 )
-aws_credentials = Family(
-    "awsCredentials",
+tencent_credentials = Family(
+    "tencentCredentials",
     AwsCredentials,
     parent=organization,
-    segment="aws/credentials",
+    segment="tencent/credentials",
     param="credentials_id",
     nested=True,
     verbs=frozenset({Verb.CREATE, Verb.LIST, Verb.READ, Verb.DELETE}),
@@ -105,10 +105,10 @@ tier = Family(
     ),
 )
 of_services = Actions(service, "Tiers", (get("tier", Note, "Read its tier"),))
-of_clusters = Actions(cluster, "Locks", (get("lock", Note, "Read its lock", unnested=True),))
+of_clusters = Actions(cluster, "Seals", (get("seal", Note, "Read its seal", unnested=True),))
 
 EVERYTHING = registry_of(
-    *find_declarations(), project_rule, environment_rule, aws_credentials, tier, of_services, of_clusters
+    *find_declarations(), project_rule, environment_rule, tencent_credentials, tier, of_services, of_clusters
 )
 
 
@@ -142,7 +142,7 @@ async def region(ctx: Context, call: Call) -> Reply:
     return Reply(encode({"id": row.id, "family": row.family, "word": call.ids[1]}))
 
 
-@reads("service.tier", "cluster.lock")
+@reads("service.tier", "cluster.seal")
 async def found(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     return Reply(encode({"id": row.id, "family": row.family}))

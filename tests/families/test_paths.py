@@ -46,7 +46,7 @@ async def test_an_id_of_another_family_with_the_same_path_segment_is_not_found(w
 
 
 async def test_a_path_segment_may_have_several_words(world):
-    path = f"/organization/{world.org}/aws/credentials"
+    path = f"/organization/{world.org}/tencent/credentials"
     id = await world.made(path, {"name": "acme"})
     assert (await world.get(f"{path}/{id}"))["name"] == "acme"
     assert (await world.delete(f"{path}/{id}")).status == 204
@@ -153,9 +153,9 @@ async def test_operations_on_any_service_answer_404_to_tokens_without_access(wor
 
 async def test_an_action_declared_in_another_module_may_omit_the_parent_from_its_path(world):
     [cluster] = (await world.get(f"/organization/{world.org}/cluster"))["results"]
-    assert (await world.get(f"/cluster/{cluster['id']}/lock"))["id"] == cluster["id"]
+    assert (await world.get(f"/cluster/{cluster['id']}/seal"))["id"] == cluster["id"]
     _, stranger = await world.organization()
-    assert (await world.get(f"/cluster/{cluster['id']}/lock", token=stranger)).status == 404
+    assert (await world.get(f"/cluster/{cluster['id']}/seal", token=stranger)).status == 404
 
 
 # Permission
@@ -187,7 +187,7 @@ async def test_each_method_needs_the_scope_of_its_kind(world, method, path, scop
 
 
 async def test_audit_events_use_the_declared_name_of_a_family(world):
-    created = await world.made(f"/organization/{world.org}/aws/credentials", {"name": "acme"})
+    created = await world.made(f"/organization/{world.org}/tencent/credentials", {"name": "acme"})
     path = f"/organization/{world.org}/events?subTargetType=CLOUD_PROVIDER_CREDENTIALS"
     [event] = (await world.get(path))["events"]
     assert (event["target_type"], event["target_id"]) == ("ORGANIZATION", world.org)
@@ -246,13 +246,13 @@ def test_the_openapi_document_has_a_paged_and_an_unpaged_list_schema_of_a_family
     [
         ("project-rule", "list", [("project", "project_id")], []),
         ("environment-rule", "get", [("environment", "env_id")], ["rule_id"]),
-        ("aws-credentials", "create", [("organization", "org_id")], []),
+        ("tencent-credentials", "create", [("organization", "org_id")], []),
         ("project-rule", "order", [("project", "project_id")], []),
         ("tier", "add-service", [], ["tier_id", "service_id"]),
         ("tier", "move-before", [], ["tier_id", "other_id"]),
         ("tier", "region", [], ["tier_id", "region"]),
         ("service", "tier", [], ["service_id"]),
-        ("cluster", "lock", [], ["cluster_id"]),
+        ("cluster", "seal", [], ["cluster_id"]),
     ],
 )
 def test_each_operation_is_a_command_with_the_ids_of_its_path(group, word, above, subject):
