@@ -20,7 +20,6 @@ from windlass.core.declare.fields import (
 )
 from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import Family, Shown, Spec
-from windlass.core.words.audit import AuditWords
 from windlass.families.organization import organization
 
 ObjectType = Literal["AWS", "SCW", "GCP", "AZURE", "OTHER"]
@@ -103,7 +102,6 @@ def _family(
         spoken=f"{provider} credential",
         group="Cloud credentials",
         write_need=Scope.ADMIN,
-        audit=AuditWords(sub_target="CLOUD_PROVIDER_CREDENTIALS", is_part=True),
         about="Windlass keeps the credentials encrypted for clusters that name them, and sends them nowhere: "
         "it creates no machines. Roles and workload identities are not offered, because Windlass has no "
         "identity of its own at a cloud.",
