@@ -210,6 +210,19 @@ async def test_an_instance_whose_network_was_removed_is_noticed_and_created_agai
     assert second.inside
 
 
+async def test_a_job_whose_network_was_removed_is_not_run_twice(engine, watched, raw):
+    it = wanted("echo began; sleep 2; echo ended")
+    job = asyncio.create_task(engine.once(it))
+    await until(lambda: watched.said() == ["began"])
+    network = words.network(watched.installation, it.environment)
+    container = words.container(watched.installation, it.service, it.generation, 0)
+    await raw.raw("POST", f"/networks/{network}/disconnect", body={"Container": container, "Force": True})
+    await raw.raw("DELETE", f"/networks/{network}")
+    again = await engine.once(it)  # as after a start of the server
+    assert (await job).exit_code == again.exit_code == 0
+    assert watched.said() == ["began", "ended"]
+
+
 async def test_a_network_in_use_by_a_start_is_not_removed_and_blocks_no_other_start(raw):
     place, environment = DockerResources(raw, f"test-{uuid.uuid4()}"), str(uuid.uuid4())
     it = wanted(environment=environment)

@@ -65,10 +65,11 @@ class SlowRequest:
 
 @pytest.fixture
 async def memory(world: World) -> AsyncIterator[BodyMemory]:
-    memory = world.installation.app.body_memory
-    memory.most = 32 * KIB
+    app = world.installation.app
+    memory, of_accounts = app.body_memory, app.account_body_memory
+    memory.most = of_accounts.most = 32 * KIB
     yield memory
-    assert memory.held == 0
+    assert memory.held == of_accounts.held == 0
 
 
 @pytest.mark.parametrize("is_limited", [True, False], ids=["limited", "without the limit"])
@@ -112,6 +113,23 @@ async def test_incomplete_sign_ins_of_an_address_leave_memory_to_others(world: W
     await elsewhere.send(*[PIECE] * 4)
     assert elsewhere.status == 0
     for request in (*requests, elsewhere):
+        if not request.status:
+            await request.leave()
+
+
+async def test_incomplete_sign_ins_of_many_addresses_leave_memory_to_other_requests(
+    world: World, memory: BodyMemory
+):
+    path, address = "/account/browserSession", "203.0.113.{}"
+    requests = [SlowRequest(world, path, None, address.format(number)) for number in range(1, 41)]
+    for request in requests:
+        await request.send(*[PIECE] * 4)
+    assert world.installation.app.account_body_memory.held > 24 * KIB
+    assert memory.held == 0
+    signed_in = SlowRequest(world, f"/organization/{world.org}/project", world.token)
+    await signed_in.send(*[PIECE] * 12)
+    assert await signed_in.end(json.dumps({"name": "shop"}).encode()) == 200
+    for request in requests:
         if not request.status:
             await request.leave()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.running.deployments import PORT, deploy, deployed, deployment, genera
 from tests.world import World, make_world
 from windlass.control.deploying.routes import hold_names, refresh
 from windlass.control.deploying.sites import lost_sites
+from windlass.control.deploying.steps import maintain
+from windlass.core.words.events import Event
 from windlass.engines.workload import SiteHeader, StaticSite
 from windlass.routers.router import Absence
 from windlass.routers.sites.index import read_index
@@ -55,6 +58,23 @@ async def test_a_site_runs_without_an_instance(world):
     assert [status[name] for name in ("instances", "running_instances", "ready_instances")] == [0, 0, 0]
     assert {(route.kind, route.endpoints) for route in world.router.routes[app]} == {("http", ())}
     assert read_index(Path(served(world, app))).find("index.html")
+
+
+async def test_a_site_does_not_break_while_a_check_of_it_takes_long(world: World, monkeypatch):
+    app, looks, was_shown = await deployed(world), 0, asyncio.Event()
+
+    async def note_look(*_: object) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 2:  # the first look is complete
+            was_shown.set()
+
+    monkeypatch.setattr(maintain, "SLOW_START", 0.01)
+    monkeypatch.setattr(maintain, "_note_instances", note_look)
+    monkeypatch.setattr(maintain, "apply", lambda *_: was_shown.wait())
+    await looked_at(world, app)
+    assert looks >= 2
+    assert await world.events(Event.BROKE) == []
 
 
 async def test_the_build_log_of_a_static_site_says_how_many_files_are_served(world):

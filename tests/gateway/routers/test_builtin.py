@@ -150,6 +150,7 @@ async def test_forwarding_headers_of_a_client_are_replaced(town):
         ),
         (["X-Forwarded-For: 2001:DB8::7"], "2001:db8::7", "http"),
         (["X-Forwarded-For: 9.9.9.9, unknown, 10.0.0.9"], "10.0.0.9", "http"),
+        (['X-Forwarded-For: fe80::1%x]";proto=https, 10.0.0.9'], "10.0.0.9", "http"),
         (["X-Forwarded-For: evil;x=1", "X-Forwarded-Proto: ftp"], "127.0.0.1", "http"),
         (["x_forwarded_for: 9.9.9.9", "x_forwarded_proto: https"], "127.0.0.1", "http"),
         ([], "127.0.0.1", "http"),

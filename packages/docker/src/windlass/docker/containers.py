@@ -143,7 +143,12 @@ class ContainerClient:
             await self.stop(inspection["Id"], workload.grace)
             await self.remove(inspection["Id"])
             inspection = None
-        elif inspection and inspection["State"]["Status"] == "running" and is_cut_off(inspection):
+        elif (
+            inspection
+            and not runs_once  # what it has done already must not be done twice
+            and inspection["State"]["Status"] == "running"
+            and is_cut_off(inspection)
+        ):
             await self.stop(inspection["Id"], workload.grace)
             await self.remove(inspection["Id"])
             inspection = None

@@ -30,7 +30,7 @@ from windlass.api.answers import (
     send_answer,
 )
 from windlass.api.body import PAGING_PARAMETERS, PATCH_TYPES, NoBody, parse_body, parse_query
-from windlass.api.body_memory import BodyMemory
+from windlass.api.body_memory import MAX_ACCOUNT_BODIES_BYTES, BodyMemory
 from windlass.api.build_usage_reports import BuildUsageReportRequests
 from windlass.api.callers import Callers
 from windlass.api.executions import ExecutionSockets
@@ -134,7 +134,9 @@ class App:
         self._registry_webhooks = RegistryWebhookRequests(ctx, callers)
         self._build_usage_reports = BuildUsageReportRequests(ctx, callers)
         self._served_hosts = ServedHostRequests(ctx, callers)
-        self._account = AccountRequests(ctx, callers, callers.authenticator, self.body_memory)
+        # Anybody may send these, from many addresses: they leave the memory of other bodies alone.
+        self.account_body_memory = BodyMemory(most=MAX_ACCOUNT_BODIES_BYTES)
+        self._account = AccountRequests(ctx, callers, callers.authenticator, self.account_body_memory)
         metrics.gauge("streams", "Open event streams and websockets", lambda: len(self._streams))
         self.access_log = access_log_of(ctx.settings)
 

@@ -15,7 +15,9 @@ from msgspec import Struct
 from windlass.base.errors import Unavailable
 
 MAX_BODIES_BYTES: Final = 256 * 1024 * 1024
-"""The bytes of all bodies together."""
+"""The bytes of all bodies together, except those of sign-ins and accounts."""
+MAX_ACCOUNT_BODIES_BYTES: Final = 32 * 1024 * 1024
+"""The bytes of all bodies of sign-ins and accounts together."""
 _MIN_BODIES: Final = 8
 """The number of bodies of the largest size for which there is memory in any case."""
 _RETRY_SECONDS: Final = 5

@@ -43,6 +43,8 @@ _CHANGING_FIELDS: Final = frozenset(
 )
 _MAX_CACHED_VALUE_BYTES: Final = 64
 """Size of a list of tokens that is remembered. Clients choose them: 64 lists with thousands would stay."""
+_MAX_ADDRESS_LENGTH: Final = 45
+"""Length of the longest IP address without a zone. Zones may be long, and contain anything."""
 _SCHEMES: Final = frozenset({b"http", b"https"})
 _KNOWN_CONNECTION_TOKENS: Final = frozenset({b"close", b"keep-alive", b"upgrade", b"te"})
 
@@ -249,8 +251,11 @@ def _told_by_proxy(
     if not (b"x-forwarded-for" in meant or b"x-forwarded-proto" in meant) or not trusts(client.decode()):
         return client, scheme
     for word in reversed(meant.get(b"x-forwarded-for", b"").decode("latin-1").split(",")):
+        word = word.strip()
+        if len(word) > _MAX_ADDRESS_LENGTH or "%" in word:
+            break
         try:
-            client = str(ip_address(word.strip())).encode()
+            client = str(ip_address(word)).encode()
         except ValueError:  # no address, such as `unknown`: the proxy before it is the last that is known
             break
         if not trusts(client.decode()):

@@ -98,7 +98,7 @@ async def _note_instances(ledger: Ledger, observation: Observation) -> None:
 async def _apply_and_show(ledger: Ledger, workload: Workload, count: int) -> None:
     loop = asyncio.get_running_loop()
     slow_from = loop.time() + SLOW_START
-    showing = asyncio.create_task(_show_meanwhile(ledger, workload))
+    showing = asyncio.create_task(_show_meanwhile(ledger, workload, count))
     try:
         await _apply(ledger, workload, count)
     finally:
@@ -110,7 +110,7 @@ async def _apply_and_show(ledger: Ledger, workload: Workload, count: int) -> Non
         ledger.status = await status_of(ledger.ctx.store.reads, ledger.service)
 
 
-async def _show_meanwhile(ledger: Ledger, workload: Workload) -> None:
+async def _show_meanwhile(ledger: Ledger, workload: Workload, count: int) -> None:
     """During a slow start, routes requests to the instances that run already, and records how many there are.
     Otherwise they could not be reached until the last one is started."""
     ctx, service = ledger.ctx, ledger.service
@@ -119,7 +119,7 @@ async def _show_meanwhile(ledger: Ledger, workload: Workload) -> None:
         with suppress(EngineError, RouteError):  # the start reports what is wrong
             own = Observation(tuple(await refresh(ctx, service.id))).of(workload.generation)
             await _note_instances(ledger, own)
-            if len(own.broken) == len(own.instances) and await _is_newest(ledger):
+            if count and len(own.broken) == len(own.instances) and await _is_newest(ledger):
                 advice = _STARTING_ADVICE.format(workload.name)
                 await ledger.note_health(workload, State.DEPLOYMENT_ERROR, advice)
             ledger.status = await status_of(ctx.store.reads, service)
