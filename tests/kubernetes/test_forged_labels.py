@@ -55,6 +55,21 @@ async def test_after_a_restart_the_oldest_objects_say_where_a_service_is(cluster
         assert [each.id for each in await engine.all()] == [first[0].id]
 
 
+async def test_a_workload_says_where_a_service_is_even_if_objects_elsewhere_are_older(cluster, tmp_path):
+    """A release has younger objects than those that somebody has left in another namespace."""
+    work = web(alone=True)
+    async with engine_on(cluster, tmp_path) as engine:
+        first = (await engine.apply(work, 1)).instances
+    own = cluster.all("statefulsets")[0]
+    cluster.put("statefulsets", {**own, "metadata": {**own["metadata"], "creationTimestamp": LATER}})
+    for kind in ("pods", "statefulsets"):
+        forge(cluster, kind, FIRST)
+    async with engine_on(cluster, tmp_path) as engine:
+        assert [each.id for each in (await engine.apply(work, 1)).instances] == [first[0].id]
+        assert [each.id for each in await engine.all()] == [first[0].id]
+        assert ("pods", "another", "forged-7") in cluster.objects
+
+
 async def test_a_mark_in_another_namespace_does_not_stop_a_service(cluster, tmp_path):
     async with engine_on(cluster, tmp_path) as engine:
         await engine.apply(web(alone=True), 1)

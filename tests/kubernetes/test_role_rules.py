@@ -28,16 +28,21 @@ GROUPS = (
 
 
 def test_the_core_group_is_covered_by_name():
-    core, limits, others, roles = namespace_rules(GROUPS)
+    core, read_only, others, roles = namespace_rules(GROUPS)
     assert core["apiGroups"] == [""]
-    assert {"pods", "pods/status", "deployments"} <= {*core["resources"]}
+    assert {"pods", "deployments", "deployments/status"} <= {*core["resources"]}
     assert not {"*", "namespaces", "namespaces/status", "nodes", "resourcequotas"} & {*core["resources"]}
-    assert (limits["resources"], limits["verbs"]) == (
-        ["resourcequotas", "resourcequotas/status"],
-        ["get", "list", "watch"],
-    )
+    assert {"resourcequotas", "resourcequotas/status"} <= {*read_only["resources"]}
+    assert read_only["verbs"] == ["get", "list", "watch"]
     assert others["apiGroups"] == ["apps", "extensions"]
     assert not {"*", "escalate", "bind"} & {*roles["verbs"]}
+
+
+def test_the_addresses_of_pods_are_not_written_by_runs():
+    """The gateway connects to them."""
+    core, read_only, *_ = namespace_rules(GROUPS)
+    assert "pods/status" not in core["resources"]
+    assert "pods/status" in read_only["resources"]
 
 
 def test_a_custom_resource_does_not_open_the_namespace():

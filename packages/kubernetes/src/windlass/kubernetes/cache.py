@@ -34,7 +34,7 @@ class ClusterCache:
         selector = names.selector(installation)
         self._changes = asyncio.Event()
         self._homes: dict[str, str] = {}
-        """The namespaces of services that were deployed since the start."""
+        """The namespaces of services whose workloads were seen since the start."""
 
         def waking(changed: Changed) -> Changed:
             def note(before: KubeObject | None, after: KubeObject | None) -> None:
@@ -126,8 +126,9 @@ class ClusterCache:
         self._homes[service] = namespace
 
     def home(self, service: str) -> str:
-        """Returns the namespace of a service. If it is not known, it is that of the oldest object: who may
-        write to another namespace can give the label of a service to objects there, but only later."""
+        """Returns the namespace of a service. If no workload of it was seen since the start, it is that of
+        the oldest object. That is a guess: who may write to another namespace can give the label of a service
+        to objects there, which may be older than those of the newest release."""
         if known := self._homes.get(service):
             return known
         found = [each.metadata for watch in self._watches for each in watch.labelled(service)]

@@ -252,6 +252,7 @@ class KubernetesEngine:
 
     async def apply(self, workload: Workload, count: int, leave: Leave = leave_immediately) -> Observation:
         service, generation = workload.service, workload.generation
+        self._note_home(workload)
         with self._notices.own_effects(service, generation), self._translated():
             await self._ready()
             async with self._locks.setdefault((service, generation), asyncio.Lock()):
@@ -375,6 +376,7 @@ class KubernetesEngine:
                 await self._leftovers.delete_secrets(namespace, service, generation)
 
     async def wait_until_ready(self, workload: Workload, count: int, note_reason: Note = ignore_note) -> None:
+        self._note_home(workload)
         with self._notices.own_effects(workload.service, workload.generation), self._translated():
             await self._ready()
             await GenerationReadiness(
@@ -384,6 +386,7 @@ class KubernetesEngine:
     # Runs
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
+        self._note_home(workload)
         with self._translated():
             await self._ready()
             found, pod = await self._runs.once(workload, index)
@@ -567,6 +570,12 @@ class KubernetesEngine:
         """Does nothing: `set_aside` moved nothing."""
 
     # Helpers
+
+    def _note_home(self, workload: Workload) -> None:
+        """Notes the namespace of a service, so that objects elsewhere with its label do not count."""
+        self._cache.note_home(
+            workload.service, names.namespace(self._options.installation, workload.environment)
+        )
 
     def _kept(self) -> list[KubeObject]:
         """Returns all objects of services, with the records of removed generations and runs."""

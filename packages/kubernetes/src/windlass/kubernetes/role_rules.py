@@ -1,4 +1,5 @@
-"""The rules of the role with which a run may change everything in a namespace, but not the namespace itself.
+"""The rules of the role with which a run may change everything in a namespace, but not the namespace itself,
+and not what nodes report about Pods.
 
 A role with `*` for the core group also covers the Namespace object, whose path names it as its own namespace:
 its account could lower the Pod Security level, and start Pods that take over their node.
@@ -27,6 +28,8 @@ has."""
 _READ_VERBS: Final = ("get", "list", "watch")
 _LIMITS: Final = frozenset({"limitranges", "resourcequotas"})
 """Resources with which the operator of a cluster limits a namespace."""
+_POD_STATUS: Final = "pods/status"
+"""Has the address of a Pod, to which the gateway connects. Only nodes write it."""
 _NAMESPACES: Final = "namespaces"
 
 Rule = dict[str, Any]
@@ -78,11 +81,11 @@ def namespace_rules(groups: Sequence[ApiGroup]) -> list[Rule]:
     # A role of a chart names groups and resources together, such as `deployments` of the core group and of
     # `apps`. An account may give only rights that it has, so it has those to resources that do not exist too.
     inside = {name for group in groups for name in group.namespaced() if _first(name) != _NAMESPACES}
-    limits = {name for name in inside if _first(name) in _LIMITS}
+    read_only = {name for name in inside if _first(name) in _LIMITS or name == _POD_STATUS}
     others = {group.metadata.name for group in groups} - {"", _ROLE_GROUP} | {_FORMER_GROUP}
     rules = (
-        _rule([""], inside - limits, ["*"]),
-        _rule([""], limits, _READ_VERBS),
+        _rule([""], inside - read_only, ["*"]),
+        _rule([""], read_only, _READ_VERBS),
         _rule(others, ["*"], ["*"]),
         _rule([_ROLE_GROUP], ["roles", "rolebindings"], _OBJECT_VERBS),
     )
