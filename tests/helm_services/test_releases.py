@@ -193,7 +193,7 @@ async def test_a_port_in_another_namespace_gets_no_address_and_the_log_says_so(w
     await world.settle()
     assert (await world.get(f"/helm/{service}/link"))["results"] == []
     log = await world.get(f"/helm/{service}/deployment/{deployment}/log")
-    assert b"Use an Ingress of the chart for ports in another namespace" in log.body
+    assert b"Leave namespace out of these ports, or use an Ingress of the chart for them" in log.body
 
 
 async def test_a_removal_runs_helm_uninstall_first(world: World):

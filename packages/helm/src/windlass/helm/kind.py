@@ -85,8 +85,8 @@ MARGIN_SECONDS: Final = 120.0
 """Seconds that a run may take in addition to Helm's own time limit, to repair the release and to explain a
 failure."""
 _NOT_ROUTED: Final = (
-    "Use an Ingress of the chart for ports in another namespace: the gateway leads only to Services in the "
-    "namespace of the environment, and gives these ports no address: "
+    "Leave namespace out of these ports, or use an Ingress of the chart for them: the gateway reaches only "
+    "Services in the namespace of the environment, and gives these ports no address: "
 )
 _PATH_VARIABLE: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LAUNCHER_COMMAND: Final = (sys.executable, "-I", "-m", "windlass.launch.helm")

@@ -221,9 +221,9 @@ class HelmRun:
         except HelmFailure:
             self._explain()
             raise
-        self._tell_controllers()
+        self._send_controllers()
 
-    def _tell_controllers(self) -> None:
+    def _send_controllers(self) -> None:
         """Sends how the run leaves the release, so that the server notices what others change later."""
         assert self._api is not None
         controllers = [

@@ -31,9 +31,9 @@ class ClusterLockRequest(Spec):
 
 
 _DESCRIPTION: Final = (
-    "While the lock holds, deployments and restarts of services of the cluster are refused with 409 and the "
-    "reason. New commits and images are deployed after it. What runs goes on running; stopping and deleting "
-    "are allowed, as are scheduled jobs. A second lock replaces the first."
+    "Until the lock ends, deployments and restarts of services of the cluster are refused with 409 and the "
+    "reason. New commits are deployed after it; pushed images are not deployed. Running services keep "
+    "running. Stopping and deleting are allowed, as are scheduled jobs. A second lock replaces the first."
 )
 
 of_clusters = Actions(

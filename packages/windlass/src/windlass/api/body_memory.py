@@ -26,7 +26,7 @@ _RETRY_SECONDS: Final = 5
 class BodyMemory:
     """Limits the bodies of a holder to a part of the free memory.
 
-    A holder may have as many bytes as it leaves free: one holder half of all, two a third each.
+    A holder may have as many bytes as remain free: one holder half of all, two a third each.
     """
 
     def __init__(self, largest_body: int = 0, most: int = MAX_BODIES_BYTES) -> None:
@@ -38,8 +38,8 @@ class BodyMemory:
         """Counts bytes of a body. Raises Unavailable if the holder may not have so many more."""
         if self._by_holder[holder] + size > self.most - self.held - size:
             raise Unavailable(
-                "Send large requests one after the other: this server holds as many incomplete ones as it "
-                "may, of one organization or of all of them",
+                "Send large requests one after another: your incomplete ones take all memory that this "
+                "server has left for them",
                 {"retry-after": str(_RETRY_SECONDS), "connection": "close"},
             )
         self._count(holder, size)

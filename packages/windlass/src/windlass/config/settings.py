@@ -90,8 +90,8 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     public_https_port: Annotated[
         int,
         says(
-            "Port at which visitors reach services by HTTPS, usually 443: if a router in front maps it to "
-            "https_port, or if a proxy in front ends HTTPS, without https_port; 0: https_port itself",
+            "Port at which visitors reach services by HTTPS, usually 443. Set it if a router in front maps "
+            "it to https_port, or if a proxy in front terminates TLS; 0: the same as https_port",
             ge=0,
             le=65_535,
         ),
@@ -102,7 +102,7 @@ class ProductSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         says(
             "Range of ports of the machine for public TCP ports and public databases of services, such as "
             "30000-32767. An organization may hold an eighth of them, and at least 8; a project or "
-            "environment as many of these as it leaves to others",
+            "environment as many of these as remain free, so half of them at most",
             pattern=r"^[0-9]{1,5}-[0-9]{1,5}\Z",
         ),
     ] = "30000-32767"

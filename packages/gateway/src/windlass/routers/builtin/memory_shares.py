@@ -31,7 +31,7 @@ class MemoryShares:
         self._by_organization: Counter[str] = Counter()
 
     def take(self, organization: str, size: int) -> bool:
-        """Returns whether there is room, and uses it. An organization leaves as much as it has to others."""
+        """Returns whether there is room, and uses it. An organization may have as much as remains free."""
         if self._by_organization[organization] + size > self._left:
             return False
         self._left -= size

@@ -190,7 +190,7 @@ async def _refuse_cluster(tx: Tx, id: str, org: str, action: Do, *, repeats: boo
         end = f", or wait until {lock.ends_at}" if lock.ends_at else ""
         raise Conflict(
             f"Ask {lock.owner_name} to remove the lock of the cluster {row.read(NamedDocument).name}{end}: "
-            f"it was locked because: {lock.reason}"
+            f"deployments are refused until then. Reason of the lock: {lock.reason}"
         )
     if action is not Do.RESTART:  # a running service is not a new organization at its place
         await sole_organization.check_sole_organization(tx, row, org)

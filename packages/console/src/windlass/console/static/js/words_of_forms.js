@@ -12,7 +12,7 @@ export const organizationForms = {
     isFixed: "What it may do, where and how long cannot be changed. For something else, make a new token, and delete this one.", partsOf: (count) => (count === 1 ? "1 part" : `${count} parts`), ends: "Ends", used: "Last used", unused: "not yet", by: "Made by", limit: "Requests", perHour: (count) => `${count} an hour`,
   },
   restrictionForm: {
-    mode: "Which commits deploy", modes: { EXCLUDE: "Not those that only change this path", MATCH: "Only those that change this path" }, path: "Path", pathHelp: "A file or a folder of the repository, from its root, such as docs or **/*.md.",
+    mode: "Which commits are deployed", modes: { EXCLUDE: "All, except those that change only this path", MATCH: "Only those that change this path" }, path: "Path", pathHelp: "A file or a folder of the repository, from its root, such as docs or **/*.md.",
   },
   gitTokenForm: {
     kind: "Git host", token: "Token", tokenHelp: "It is stored encrypted, and never shown again.", tryOn: "Try it on a private repository", tryHelp: "Optional: the token is kept only if it can read this repository.", ownServer: "On a server of your own", api: "Address of its API", open: "Open this page",
