@@ -84,6 +84,15 @@ async def test_credentials_that_a_cluster_names_are_shown_with_it_and_cannot_be_
     assert (await world.delete(f"{path}/{made['id']}")).status == 204
 
 
+async def test_a_token_that_is_limited_to_a_project_reads_no_credentials(world: World):
+    path = f"/organization/{world.org}/{{}}credentials"
+    assert (await world.post(path.format("aws/"), AWS)).status == 201
+    token = await world.new_token("Admin", limited_to=[await world.project()])
+    for each in ("aws/", ""):
+        assert len((await world.get(path.format(each)))["results"]) == 1
+        assert (await world.get(path.format(each), token=token))["results"] == []
+
+
 async def test_a_cluster_cannot_name_credentials_of_another_organization(world: World):
     other, token = await world.organization()
     foreign = await world.post(f"/organization/{other}/aws/credentials", AWS, token=token)
