@@ -145,14 +145,13 @@ async def list_plans(ctx: Context, call: Call) -> Reply:
     source = ctx.store.reads
     service = await target(source, call)
     asked = call.asked(PlanQuery).deployment_id
-    bodies: list[bytes] = []
+    bodies, left = list[bytes](), MAX_LISTED_PLANS_BYTES
     async for plan in source.plans.each(service.id, None if asked is UNSET else asked):
-        bodies.append(encode(await _shown_plan(ctx, source, plan)))
-        if len(bodies) > 1 and sum(map(len, bodies)) > MAX_LISTED_PLANS_BYTES:
-            raise Conflict(
-                "deployment_id: ask for the plan of one deployment: all of them together have more than "
-                f"{MAX_LISTED_PLANS_BYTES // 1024**2} MiB"
-            )
+        body = encode(await _shown_plan(ctx, source, plan))
+        left -= len(body)
+        if bodies and left < 0:  # the newest plan is always listed: it is the one that can be applied
+            break
+        bodies.append(body)
     return Reply(results(bodies))
 
 
