@@ -10,9 +10,11 @@ same namespace, and if Windlass may connect to it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
+from itertools import islice, product
 from typing import Final
 
 from msgspec import Struct
@@ -33,6 +35,16 @@ _RELEASE: Final = "meta.helm.sh/release-name"
 _SERVICE_OF_SLICE: Final = "kubernetes.io/service-name"
 _SERVICES: Final = "/api/v1/services"
 _SLICES: Final = "/apis/discovery.k8s.io/v1/endpointslices"
+MAX_OBJECTS: Final = 10_000
+"""Maximum number of controllers, and of Services, of one environment that are looked at."""
+MAX_ENDPOINTS: Final = 100_000
+"""Maximum number of endpoints of one environment that are looked at, counted for each port. A chart, or a
+foreign API server, may tell of any number, and the server has other work."""
+MAX_PROBLEMS: Final = 200
+"""Maximum number of Pods of one environment whose problems are told."""
+_MAX_MATCHES: Final = 20_000
+_MAX_SELECTOR: Final = 64
+_MAX_TEXT: Final = 1_000
 
 
 class _PodSelector(Struct, frozen=True, rename="camel"):
@@ -144,12 +156,14 @@ class Releases:
             pods = (await self._api.get(paths.pods(namespace), _ReleasePods)).items
         except (ClusterUnavailable, ClusterRefusal):
             return None
-        controllers = [
-            _controller(kind, it, pods)
+        problems = _Problems(pods)
+        own = (
+            (kind, it)
             for kind, watch in self._controllers.items()
             for it in watch.all()
             if isinstance(it, ReleaseController) and it.metadata.namespace == namespace
-        ]
+        )
+        controllers = [_controller(kind, it, problems) for kind, it in islice(own, MAX_OBJECTS)]
         return ReleaseState(controllers, [*self._routes(namespace, pods)])
 
     @property
@@ -169,36 +183,38 @@ class Releases:
 
     def _routes(self, namespace: str, pods: Iterable[Pod]) -> Iterable[ReleasedRoute]:
         own = {pod.status.pod_ip for pod in pods if not is_leaving(pod) and self._is_open(pod.status.pod_ip)}
-        for service in self._services.all():
-            if not isinstance(service, ReleaseService) or service.metadata.namespace != namespace:
-                continue
-            yield ReleasedRoute(
-                name=service.metadata.name,
-                release=service.annotation(_RELEASE),
-                labels=service.metadata.labels or {},
-                ports={
-                    port.port: self._endpoints(namespace, service.metadata.name, port.name, own)
-                    for port in service.spec.ports or ()
-                },
-            )
+        endpoints = self._endpoints(namespace, own)
+        services = (it for it in self._services.all() if it.metadata.namespace == namespace)
+        for service in islice(services, MAX_OBJECTS):
+            if isinstance(service, ReleaseService):
+                name = service.metadata.name
+                ports = {port.name: port.port for port in service.spec.ports or ()}
+                yield ReleasedRoute(
+                    name=name,
+                    release=service.annotation(_RELEASE),
+                    labels=service.metadata.labels or {},
+                    ports={number: endpoints.get((name, port), ()) for port, number in ports.items()},
+                )
 
     def _endpoints(
-        self, namespace: str, service: str, port: str, own: Collection[str]
-    ) -> list[ReleasedEndpoint]:
-        found = {
-            ReleasedEndpoint(address, target.port)
+        self, namespace: str, own: Collection[str]
+    ) -> Mapping[tuple[str, str], Sequence[ReleasedEndpoint]]:
+        """Returns the endpoints by the names of their Services and ports."""
+        pairs = (
+            (it.label(_SERVICE_OF_SLICE), target, endpoint)
             for it in self._slices.all()
-            if isinstance(it, EndpointSlice)
-            and it.metadata.namespace == namespace
-            and it.label(_SERVICE_OF_SLICE) == service
-            for target in it.ports or ()
-            if target.port and (target.name or "") == port
-            for endpoint in it.endpoints or ()
-            if endpoint.conditions.ready is not False
-            for address in endpoint.addresses
-            if address in own
-        }
-        return sorted(found, key=lambda each: (each.address, each.port))
+            if isinstance(it, EndpointSlice) and it.metadata.namespace == namespace
+            for target, endpoint in product(it.ports or (), it.endpoints or ())
+        )
+        found: defaultdict[tuple[str, str], set[ReleasedEndpoint]] = defaultdict(set)
+        for service, target, endpoint in islice(pairs, MAX_ENDPOINTS):
+            # Only the first address counts: the others of an endpoint are equal to it.
+            is_own = endpoint.addresses and endpoint.addresses[0] in own
+            if is_own and endpoint.conditions.ready is not False and 0 < (target.port or 0) < 1 << 16:
+                found[service, target.name or ""].add(
+                    ReleasedEndpoint(endpoint.addresses[0], target.port or 0)
+                )
+        return {key: sorted(each, key=lambda one: (one.address, one.port)) for key, each in found.items()}
 
     def _is_open(self, address: str) -> bool:
         with suppress(ValueError):
@@ -206,10 +222,27 @@ class Releases:
         return False
 
 
-def _controller(kind: str, it: ReleaseController, pods: Iterable[Pod]) -> ReleasedController:
-    labels = it.spec.selector.match_labels or {}
-    own = [pod for pod in pods if labels and labels.items() <= (pod.metadata.labels or {}).items()]
-    problems = (problem for pod in own if not is_leaving(pod) and (problem := pod_problem(pod)))
+class _Problems:
+    """The problems of the Pods of an environment."""
+
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        found = (
+            ((pod.metadata.labels or {}).items(), problem)
+            for pod in pods
+            if not is_leaving(pod) and (problem := pod_problem(pod))
+        )
+        self._found = [*islice(found, MAX_PROBLEMS)]
+        self._matches = 0
+
+    def of(self, labels: Mapping[str, str]) -> str:
+        """Returns a problem of a Pod with these labels; empty if none is known."""
+        if not 0 < len(labels) <= _MAX_SELECTOR or self._matches > _MAX_MATCHES:
+            return ""
+        self._matches += len(self._found)
+        return next((problem for own, problem in self._found if labels.items() <= own), "")
+
+
+def _controller(kind: str, it: ReleaseController, problems: _Problems) -> ReleasedController:
     is_short = it.status.ready_replicas < it.spec.replicas
     return ReleasedController(
         kind=kind,
@@ -218,7 +251,7 @@ def _controller(kind: str, it: ReleaseController, pods: Iterable[Pod]) -> Releas
         generation=it.metadata.generation,
         wanted=it.spec.replicas,
         ready=it.status.ready_replicas,
-        reason=next(problems, "") if is_short else "",
+        reason=problems.of(it.spec.selector.match_labels or {})[:_MAX_TEXT] if is_short else "",
     )
 
 

@@ -1,0 +1,96 @@
+"""A cluster decides neither where the gateway connects nor how long the server reads about its releases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kubernetes.stub_cluster import StubCluster, stub_cluster
+from windlass.base.addresses import Reach
+from windlass.engines.releases import ReleasedEndpoint, ReleaseState
+from windlass.kubernetes import names, releases
+from windlass.kubernetes.api import ClusterApi
+from windlass.kubernetes.manifests import ClusterOptions
+from windlass.kubernetes.releases import Releases
+
+SPACE = names.namespace("i", "one")
+OF_HELM = {"app.kubernetes.io/managed-by": "Helm"}
+OWN, OTHER = "10.1.0.5", "10.1.0.6"
+PORTS = [{"name": "http", "port": 8080}, {"name": "http", "port": 70_000}]
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[StubCluster]:
+    async with stub_cluster(tmp_path) as made:
+        made.starts = False
+        yield made
+
+
+def put(
+    cluster: StubCluster, resource: str, name: str, labels: dict[str, str] | None = None, **rest: Any
+) -> None:
+    metadata: dict[str, Any] = {"name": name, "namespace": SPACE, "labels": OF_HELM | (labels or {})}
+    metadata["annotations"] = {"meta.helm.sh/release-name": "shop"}
+    cluster.put(resource, {"metadata": metadata, **rest})
+
+
+def put_service(cluster: StubCluster, *addresses: str) -> None:
+    """Makes a Service with endpoints, of which only OWN is the address of a Pod in the namespace."""
+    put(cluster, "pods", "web-1", spec={"containers": []}, status={"phase": "Running", "podIP": OWN})
+    put(cluster, "services", "web", spec={"ports": [{"name": "http", "port": 80}]})
+    endpoints = [{"addresses": [address]} for address in addresses]
+    label = {"kubernetes.io/service-name": "web"}
+    put(cluster, "endpointslices", "web-a", label, ports=PORTS, endpoints=endpoints)
+
+
+async def state_of(cluster: StubCluster) -> ReleaseState:
+    api = ClusterApi(cluster.access, Reach(("10.1.0.0/16", "127.0.0.1/32"), public=False))
+    options = ClusterOptions(installation="i", helper_image="none")
+    reader = Releases(api, options, Reach(("10.1.0.0/16",), public=False))
+    try:
+        while (state := await reader.state("one")) is None:  # noqa: ASYNC110 (another task)
+            await asyncio.sleep(0.01)
+    finally:
+        await reader.stop()
+        await api.close()
+    return state
+
+
+async def test_only_addresses_of_pods_in_the_namespace_and_real_ports_are_endpoints(cluster: StubCluster):
+    put_service(cluster, OTHER, OWN)
+    (route,) = (await state_of(cluster)).routes
+    assert route.ports == {80: [ReleasedEndpoint(OWN, 8080)]}
+
+
+async def test_no_more_endpoints_are_looked_at_than_the_limit(
+    cluster: StubCluster, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(releases, "MAX_ENDPOINTS", 4)
+    put_service(cluster, *[OTHER] * 5, OWN)
+    (route,) = (await state_of(cluster)).routes
+    assert route.ports == {80: ()}
+
+
+async def test_a_controller_that_lacks_pods_tells_the_problem_of_one_of_its_own(cluster: StubCluster):
+    for app, code in (("other", 2), ("web", 3)):
+        ended = {"terminated": {"exitCode": code}}
+        status = {"name": "main", "ready": False, "restartCount": 1, "state": ended, "lastState": {}}
+        put(
+            cluster,
+            "pods",
+            f"{app}-1",
+            {"app": app},
+            spec={"containers": []},
+            status={"phase": "Running", "containerStatuses": [status]},
+        )
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}}
+    chosen = {"matchLabels": {"app": "web"}}
+    spec = {"replicas": 1, "selector": chosen, "template": template}
+    put(cluster, "deployments", "web", kind="Deployment", spec=spec)
+    (found,) = (await state_of(cluster)).controllers
+    assert (found.wanted, found.ready) == (1, 0)
+    assert found.reason == "the container main of the Pod web-1 exited with 3"
