@@ -365,7 +365,7 @@ def test_lists_that_are_not_there_yet_are_none_of_the_operations():
 
 
 @pytest.mark.parametrize(
-    "path", ["/organization/{org}/cluster/status", "/environment/overview", "/application/status/x"]
+    "path", ["/organization/{org}/webhook/status", "/environment/overview", "/application/status/x"]
 )
 @pytest.mark.parametrize("base", ["", "/compat"])
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])

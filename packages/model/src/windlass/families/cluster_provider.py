@@ -34,7 +34,7 @@ class ClusterCloudProviderInfoRequest(Spec):
 class CredentialsName(Shown):
     """The credentials of a cluster."""
 
-    id: Annotated[Id | None, example("41b3d8a0-7d3a-4b2b-9a6e-7a0e2a6d3f11")] = None
+    id: Annotated[Maybe[Id], example("41b3d8a0-7d3a-4b2b-9a6e-7a0e2a6d3f11")] = absent
     name: Annotated[str, example("account of the shop")] = ""
 
 

@@ -17,16 +17,9 @@ LATER_LISTS: Final[Mapping[str, str]] = {
     "/organization/{}/alert-receivers": "organization",
     "/organization/{}/alert-rules": "organization",
     "/organization/{}/argoCdDestinationClusterMapping": "organization",
-    "/organization/{}/aws/credentials": "organization",
-    "/organization/{}/azure/credentials": "organization",
-    "/organization/{}/credentials": "organization",
     "/organization/{}/customRole": "organization",
     "/organization/{}/enterpriseconnection": "organization",
-    "/organization/{}/gcp/credentials": "organization",
-    "/organization/{}/lock": "organization",
-    "/organization/{}/onPremise/credentials": "organization",
     "/organization/{}/policyApiToken": "organization",
-    "/organization/{}/scaleway/credentials": "organization",
 }
 """The families of the resources to which the lists belong, by path. `{}` stands for the resource's id."""
 _PATTERN: Final = lazy_pattern(
