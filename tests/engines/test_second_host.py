@@ -6,7 +6,7 @@ import asyncio
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +20,7 @@ from tests.free_ports import free_port
 from tests.world import Answer
 from windlass.builders.builder import BuilderUnavailable
 from windlass.docker import names as words
-from windlass.docker.client import Docker
+from windlass.docker.client import Docker, EngineRefused
 from windlass.engines.engine import EngineUnavailable
 
 pytestmark = pytest.mark.slow
@@ -42,7 +42,8 @@ async def _empty(host: DockerHost) -> AsyncIterator[None]:
     docker = Docker(host.host)
     try:
         for one in containers:
-            await docker.raw("DELETE", f"/containers/{one['Id']}", params={"force": True})
+            with suppress(EngineRefused):  # the server that ends may be removing it
+                await docker.raw("DELETE", f"/containers/{one['Id']}", params={"force": True})
         for volume in volumes:
             await docker.raw("DELETE", f"/volumes/{volume['Name']}", params={"force": True})
     finally:

@@ -84,6 +84,8 @@ class HostileEngine:
         }
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/events") and '"network"' in request.query.get("filters", ""):
+            return await hangs(request)  # nothing happens to its networks
         self.asked.append(f"{request.method} {request.path}")
         body = await request.read()
         head = "\n".join(f"{name}: {value}" for name, value in request.headers.items())
