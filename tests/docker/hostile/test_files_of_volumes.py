@@ -138,7 +138,7 @@ async def test_a_container_that_may_have_left_links_is_created_anew_beside_anoth
 
 async def test_after_a_restart_of_windlass_the_reconciler_creates_it_anew(watched, raw):
     it = wanted(FOREVER, volumes=(A, B))
-    ends = again(it, command=("sh", "-c", "sleep 3; " + ENDS_ONCE))
+    ends = again(it, command=("sh", "-c", "sleep 8; " + ENDS_ONCE))  # after the new start
     await watched.engine.run(it, 0)
     await watched.engine.run(ends, 1)
     await watched.begin_anew()
