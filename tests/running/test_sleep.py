@@ -159,7 +159,9 @@ async def test_a_person_with_a_shell_in_it_keeps_it_awake(world: World, app: str
     await look(world, 15)
     assert await seen(world, app) == ASLEEP
     async with opening(world, f"/application/{app}/exec") as socket:
-        assert "it sleeps, because it had no requests" in (await socket.answer()).message
+        refused = (await socket.answer()).message
+        assert "`windlass application redeploy " in refused
+        assert "it sleeps, because it had no requests" in refused
 
 
 async def test_without_the_setting_no_service_sleeps(world: World):

@@ -201,8 +201,8 @@ async def _find_instance(ctx: Context, service: Row, serving: DeploymentRow | No
             return min(current, key=lambda copy: (not copy.is_ready, copy.index))
         if (await status_of(ctx.store.reads, service)).sleep:
             raise Conflict(
-                f"Send a request to {name}, or run `windlass redeploy {quote(name)}`, and try again: it "
-                "sleeps, because it had no requests"
+                f"Send a request to {name}, or run `windlass {service.family} redeploy {quote(name)}`, and "
+                "try again: it sleeps, because it had no requests"
             )
         workload = await workload_of(ctx, serving.id) if serving else None
         raise Conflict(_why_no_instance(name, workload))
