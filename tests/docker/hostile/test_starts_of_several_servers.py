@@ -137,6 +137,41 @@ async def test_a_lock_of_a_server_that_was_killed_is_taken(host, make_engine, mo
         pass
 
 
+async def test_a_start_keeps_its_lock_after_an_earlier_one_was_cancelled(raw, tmp_path, monkeypatch):
+    """The earlier one releases the lock late."""
+    installation, go_on = f"test-{uuid.uuid4()}", asyncio.Event()
+    locks = StartLocks(raw, installation, tmp_path)
+    release = locks._release
+
+    async def release_late(*given: Any) -> None:
+        await go_on.wait()
+        await release(*given)
+
+    async def start(held: asyncio.Event, leave: asyncio.Event) -> None:
+        async with locks.of("service"):
+            held.set()
+            await leave.wait()
+
+    monkeypatch.setattr(locks, "_release", release_late)
+    first_held, second_held, leave = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    first = asyncio.create_task(start(first_held, leave))
+    await first_held.wait()
+    first.cancel()
+    await until(lambda: locks._releases)
+    first.cancel()
+    second = asyncio.create_task(start(second_held, leave))
+    await asyncio.wait([asyncio.create_task(second_held.wait())], timeout=1)
+    [late] = locks._releases.values()
+    go_on.set()
+    await late
+    await second_held.wait()
+    other = StartLocks(raw, installation, tmp_path / "other")
+    assert await other._holder_of(names.start_lock(installation, "service")) == locks._server
+    leave.set()
+    await second
+    await asyncio.gather(locks.close(), other.close())
+
+
 async def test_a_lock_that_its_holder_renews_is_kept(raw, tmp_path, monkeypatch):
     monkeypatch.setattr(start_locks, "STALE_SECONDS", 2.0)
     monkeypatch.setattr(start_locks, "RENEWAL_INTERVAL", 0.3)

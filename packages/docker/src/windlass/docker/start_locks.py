@@ -73,13 +73,16 @@ class StartLocks:
         self._own = Locks()
         self._server = uuid.uuid4().hex
         self._alive: int | None = None
-        self._releases: set[asyncio.Task[None]] = set()
+        self._releases: dict[str, asyncio.Task[None]] = {}
+        """The releases in progress by lock. That of a cancelled task goes on without it."""
 
     @asynccontextmanager
     async def of(self, key: str) -> AsyncIterator[None]:
         """Waits until no other task or server has the lock of a service or container, and holds it."""
         async with self._own[key]:
             name = names.start_lock(self._installation, key)
+            if earlier := self._releases.get(name):  # otherwise it would release the lock of this task
+                await asyncio.wait([earlier])
             renewals: list[str] = []
             renewal: asyncio.Task[None] | None = None
             try:
@@ -89,9 +92,8 @@ class StartLocks:
             finally:
                 if renewal is not None:
                     renewal.cancel()
-                release = asyncio.create_task(self._release(name, renewals))
-                self._releases.add(release)
-                release.add_done_callback(self._releases.discard)
+                release = self._releases[name] = asyncio.create_task(self._release(name, renewals))
+                release.add_done_callback(lambda _: self._releases.pop(name, None))
                 await asyncio.shield(release)
 
     async def sweep(self) -> None:
@@ -107,7 +109,7 @@ class StartLocks:
 
     async def close(self) -> None:
         """Waits for releases whose callers were cancelled, for a short time."""
-        if releases := [*self._releases]:
+        if releases := [*self._releases.values()]:
             await asyncio.wait(releases, timeout=_LAST_RELEASES_SECONDS)
             for release in releases:
                 release.cancel()
