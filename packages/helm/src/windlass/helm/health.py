@@ -26,11 +26,11 @@ class ReleaseHealth(Struct, frozen=True):
     """The health of a release."""
 
     problem: str = ""
-    """What does not run, and what to do; empty if everything runs."""
+    """A description of the object that does not run, with what to do; empty if all run."""
     is_certain: bool = True
     """False if the problem may pass by itself, such as during a restart of Pods."""
     drift: str = ""
-    """What others have changed in the cluster since the deployment; empty without changes."""
+    """A description of the changes that others have made since the deployment; empty without changes."""
 
 
 def judge(

@@ -71,13 +71,13 @@ class AzureCredentials(Spec):
 
 
 class OnPremiseCredentials(Spec):
-    """The name of own machines."""
+    """The name of machines of your own, without a login."""
 
     name: Annotated[Name, example("the machines in the cellar")]
 
 
 class CredentialsShown(Shown):
-    object_type: Annotated[ObjectType, Meta(description="What these are credentials of")]
+    object_type: Annotated[ObjectType, Meta(description="Provider of the credentials")]
 
 
 class AzureCredentialsShown(CredentialsShown):

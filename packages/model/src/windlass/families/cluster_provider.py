@@ -22,7 +22,7 @@ class NamedCredentials(Spec):
 
 
 class ClusterCloudProviderInfoRequest(Spec):
-    cloud_provider: Annotated[Maybe[Vendor], Meta(description="Who makes the machines"), example("AWS")] = (
+    cloud_provider: Annotated[Maybe[Vendor], Meta(description="Provider of the machines"), example("AWS")] = (
         absent
     )
     credentials: Annotated[
@@ -65,8 +65,8 @@ _PROVIDER_DESCRIPTION: Final = (
     "`engine` of the cluster."
 )
 _DEPLOY_DESCRIPTION: Final = (
-    "Asks the engine of the cluster. 409 with the reason if the cluster has none, or if it does not answer: "
-    "Windlass makes no machines, so that there is nothing else to deploy."
+    "Checks whether the engine of the cluster answers. 409 with the reason if it does not, or if the cluster "
+    "has none. Windlass makes no machines, so there is nothing to deploy."
 )
 
 of_clusters = Actions(

@@ -38,8 +38,8 @@ class BodyMemory:
         """Counts bytes of a body. Raises Unavailable if the holder may not have so many more."""
         if self._by_holder[holder] + size > self.most - self.held - size:
             raise Unavailable(
-                "Send large requests one after another: your incomplete ones take all memory that this "
-                "server has left for them",
+                "Repeat the request later, and send large ones one after another: incomplete requests "
+                "take all memory that this server has left for yours",
                 {"retry-after": str(_RETRY_SECONDS), "connection": "close"},
             )
         self._count(holder, size)
