@@ -49,9 +49,9 @@ class ClusterCloudProviderInfo(Shown):
 class ClusterRoute(Shown):
     """A route of the network of a cluster."""
 
-    destination: str
-    target: str
-    description: str
+    destination: Annotated[str, example("10.0.1.0/24")]
+    target: Annotated[str, example("10.0.0.1")]
+    description: Annotated[str, example("To the office")]
 
 
 class ClusterDeployQuery(Spec):
