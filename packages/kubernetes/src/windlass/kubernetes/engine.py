@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
@@ -86,6 +86,7 @@ from windlass.kubernetes.probing import Probing
 from windlass.kubernetes.pull_logins import PullLogins
 from windlass.kubernetes.readiness import GenerationReadiness
 from windlass.kubernetes.reasons import controller_reason
+from windlass.kubernetes.refusals import translated_refusals
 from windlass.kubernetes.releases import Releases
 from windlass.kubernetes.runs import Runs
 
@@ -217,12 +218,12 @@ class KubernetesEngine:
     # Environments
 
     async def environments(self) -> Collection[str]:
-        with self._translated():
+        with translated_refusals():
             return await self._namespaces.environments()
 
     async def remove_environments(self, deleted_environments: Collection[str]) -> None:
         """Deletes namespaces. One with the record of a removed generation stays as long as the record."""
-        with self._translated():
+        with translated_refusals():
             await self._ready()
             in_use = {each.metadata.namespace for each in self._kept()}
             for environment in deleted_environments:
@@ -253,7 +254,7 @@ class KubernetesEngine:
     async def apply(self, workload: Workload, count: int, leave: Leave = leave_immediately) -> Observation:
         service, generation = workload.service, workload.generation
         self._note_home(workload)
-        with self._notices.own_effects(service, generation), self._translated():
+        with self._notices.own_effects(service, generation), translated_refusals():
             await self._ready()
             async with self._locks.setdefault((service, generation), asyncio.Lock()):
                 surplus = self._surplus(workload, count)
@@ -351,7 +352,7 @@ class KubernetesEngine:
                 await self._api.patch(paths.pods(pod.metadata.namespace, pod.metadata.name), change, Pod)
 
     async def remove(self, service: str, *, generation: int | None = None, grace: float = 10.0) -> None:
-        with self._notices.own_effects(service, generation), self._translated():
+        with self._notices.own_effects(service, generation), translated_refusals():
             await self._ready()
             controllers = sorted(
                 self._generations.of(service, generation),
@@ -377,7 +378,7 @@ class KubernetesEngine:
 
     async def wait_until_ready(self, workload: Workload, count: int, note_reason: Note = ignore_note) -> None:
         self._note_home(workload)
-        with self._notices.own_effects(workload.service, workload.generation), self._translated():
+        with self._notices.own_effects(workload.service, workload.generation), translated_refusals():
             await self._ready()
             await GenerationReadiness(
                 self.probing, self._api, self._cache, self._generations, workload, count, note_reason
@@ -387,20 +388,20 @@ class KubernetesEngine:
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
         self._note_home(workload)
-        with self._translated():
+        with translated_refusals():
             await self._ready()
             found, pod = await self._runs.once(workload, index)
             await self._readers.until_silent(pod)
             return found
 
     async def read_output(self, workload: Workload, index: int = 0) -> bytes | None:
-        with self._translated():
+        with translated_refusals():
             return await self._runs.read_output(workload, index)
 
     # Reading
 
     async def observe(self, service: str) -> Observation:
-        with self._translated():
+        with translated_refusals():
             await self._ready()
             generations = {number(pod.label(names.GENERATION)) for pod in self._unnumbered(service)}
             for generation in generations:
@@ -408,7 +409,7 @@ class KubernetesEngine:
             return Observation(tuple(self._instances(self._cache.pods.of(service))))
 
     async def all(self) -> list[Instance]:
-        with self._translated():
+        with translated_refusals():
             await self._ready()
             return self._instances(self._cache.pods.all())
 
@@ -480,18 +481,18 @@ class KubernetesEngine:
         raise EngineError("The instance does not run")
 
     async def usage(self) -> Mapping[str, Usage]:
-        with self._translated():
+        with translated_refusals():
             await self._ready()
             return await read_usage(self._api, [pod for pod in self._cache.pods.all() if not has_ended(pod)])
 
     # Commands
 
     async def execute(self, instance: Instance, command: Sequence[str], timeout: float) -> tuple[int, str]:
-        with self._translated():
+        with translated_refusals():
             return await execute(self._api, self.pod_of(instance), command, timeout)
 
     async def open_execution(self, instance: Instance, request: ExecutionRequest) -> Execution:
-        with self._translated():
+        with translated_refusals():
             pod = self.pod_of(instance)
             execution = KubernetesExecution(
                 self._api, pod, self._executions, has_terminal=request.terminal is not None
@@ -500,11 +501,11 @@ class KubernetesEngine:
             return execution
 
     async def probe(self, instance: Instance, probe: HealthProbe) -> str:
-        with self._translated():
+        with translated_refusals():
             return await self.probing.probe(instance, probe)
 
     async def listeners(self, instance: Instance) -> Collection[ListeningPort]:
-        with self._translated():
+        with translated_refusals():
             return await self.probing.listeners(instance)
 
     # Addresses
@@ -521,7 +522,7 @@ class KubernetesEngine:
     # Data
 
     async def services(self) -> Mapping[str, StoredData]:
-        with self._translated():
+        with translated_refusals():
             await self._ready()
             pods = Counter(
                 pod.label(names.SERVICE)
@@ -538,20 +539,20 @@ class KubernetesEngine:
 
     async def discard(self, service: str) -> None:
         await self.remove(service, grace=0)
-        with self._translated():
+        with translated_refusals():
             await self._leftovers.discard(service)
 
     async def sweep(self, deleted_services: Collection[str]) -> None:
         known = await self.services()
         for service in [service for service in deleted_services if service in known]:
             await self.discard(service)
-        with self._translated():
+        with translated_refusals():
             await self._leftovers.sweep()
             await self._accounts.sweep()
 
     async def set_aside(self, service: str, destination: Path) -> None:
         """Stops a service. Its volumes stay in the cluster."""
-        with self._notices.own_effects(service, None), self._translated():
+        with self._notices.own_effects(service, None), translated_refusals():
             await self._ready()
             for controller in self._generations.of(service):
                 if not is_removed(controller):
@@ -591,17 +592,6 @@ class KubernetesEngine:
             await self._cache.synced(_LISTING)
         if self._cache.problem:
             raise EngineUnavailable(self._cache.problem)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except ClusterUnavailable as away:
-            raise EngineUnavailable(str(away)) from away
-        except ClusterRefusal as refused:
-            raise EngineError(
-                f"Check the settings of the service, or ask the operator: the cluster refuses: {refused}"
-            ) from refused
 
 
 def _is_mark(pod: Pod) -> bool:
