@@ -14,7 +14,7 @@ from windlass.base.log import log
 from windlass.docker import names as words
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import EngineAnswer
-from windlass.docker.descriptions import ContainerList, instances_of
+from windlass.docker.descriptions import ContainerList, instances_of, is_cut_off
 from windlass.docker.follow import FIRST_PAUSE, MAX_PAUSE, ContainerFollower, ContainerOutput
 from windlass.docker.inspection import LastExit, exit_code
 from windlass.docker.output_budget import OrganizationBudgets, OutputBudget
@@ -38,6 +38,8 @@ have. The same number is reserved for other organizations."""
 AT_ONCE: Final = 100
 """Number of events after which the watch pauses briefly, because an engine may send events without limit."""
 EVENTS_PAUSE: Final = 0.1
+_DISCONNECTED_PAUSE: Final = 1.0
+"""Seconds until an instance that has left a network is looked at."""
 AWAY_AFTER: Final = 3.0
 """Seconds without an answer after which an engine counts as unavailable. A restart is usually faster."""
 CHECK_INTERVAL: Final = 10.0
@@ -69,6 +71,8 @@ class EventWatcher:
         self._positions = Positions(folder)
         self._turn = ReaderLock(folder.with_name("reads"))
         self._followers: dict[str, ContainerFollower] = {}
+        self._disconnected: set[str] = set()
+        """Containers that have left a network since the last look."""
         self._budgets = OrganizationBudgets()
         self._leaving: list[ContainerFollower] = []
         """Followers of removed containers that have not ended yet."""
@@ -236,7 +240,12 @@ class EventWatcher:
             await self._check()
 
     async def _follow_while_answered(self, events: EngineAnswer) -> None:
-        endless = (self._follow(events), self._follow_networks(), self._check_repeatedly())
+        endless = (
+            self._follow(events),
+            self._follow_networks(),
+            self._notice_cut_off(),
+            self._check_repeatedly(),
+        )
         tasks = [asyncio.create_task(each) for each in endless]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -261,16 +270,36 @@ class EventWatcher:
                 await asyncio.sleep(EVENTS_PAUSE)
 
     async def _follow_networks(self) -> None:
-        """Sends a notice for each instance that leaves a network. These events have no labels."""
+        """Notes the instances that leave a network. These events have no labels."""
         params = {"filters": {"type": ["network"], "event": ["disconnect"]}}
         async with self._docker.stream("GET", "/events", params=params, timeout=None) as answer:
             count = 0
             async for event in answer.events():
                 with suppress(LookupError, TypeError):  # an event that is not understood has no instance
-                    self._notice(self._followers[event["Actor"]["Attributes"]["container"]].service)
+                    container = event["Actor"]["Attributes"]["container"]
+                    if container in self._followers:
+                        self._disconnected.add(container)
                 count += 1
                 if count % AT_ONCE == 0:
                     await asyncio.sleep(EVENTS_PAUSE)
+
+    async def _notice_cut_off(self) -> None:
+        """Sends a notice for each noted instance that runs without its network. One that ends leaves its
+        network, too: its end is noticed by another event, once it was decided whether it starts again."""
+        while True:
+            await asyncio.sleep(_DISCONNECTED_PAUSE)
+            while self._disconnected:
+                container = self._disconnected.pop()
+                follower = self._followers.get(container)
+                if follower is not None and await self._is_cut_off(container):
+                    self._notice(follower.service)
+
+    async def _is_cut_off(self, container: str) -> bool:
+        try:
+            inspection = await self._docker.json("GET", f"/containers/{container}/json")
+            return inspection["State"]["Status"] == "running" and is_cut_off(inspection)
+        except (EngineRefused, LookupError, TypeError):
+            return False
 
     def _event_filter(self) -> dict[str, Any]:
         ours = words.instances(installation=self._installation)
