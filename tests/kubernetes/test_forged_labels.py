@@ -42,21 +42,21 @@ async def test_a_pod_of_another_namespace_is_no_instance(cluster, tmp_path):
         assert ("pods", "another", "forged-7") in cluster.objects
 
 
-async def test_after_a_restart_the_oldest_objects_say_where_a_service_is(cluster, tmp_path):
+async def test_on_another_server_the_oldest_objects_say_where_a_service_is(cluster, tmp_path):
     work = web(alone=True)
-    async with engine_on(cluster, tmp_path) as engine:
+    async with engine_on(cluster, tmp_path / "one") as engine:
         first = (await engine.apply(work, 1)).instances
     own = cluster.all("statefulsets")[0]
     cluster.put("statefulsets", {**own, "metadata": {**own["metadata"], "creationTimestamp": FIRST}})
     for kind in ("pods", "statefulsets"):
         forge(cluster, kind, LATER)
-    async with engine_on(cluster, tmp_path) as engine:
+    async with engine_on(cluster, tmp_path / "other") as engine:
         assert [each.id for each in (await engine.observe(work.service)).instances] == [first[0].id]
         assert [each.id for each in await engine.all()] == [first[0].id]
 
 
-async def test_a_workload_says_where_a_service_is_even_if_objects_elsewhere_are_older(cluster, tmp_path):
-    """A release has younger objects than those that somebody has left in another namespace."""
+async def test_a_restart_does_not_forget_where_a_service_is(cluster, tmp_path):
+    """A release may have younger objects than those that somebody has left in another namespace."""
     work = web(alone=True)
     async with engine_on(cluster, tmp_path) as engine:
         first = (await engine.apply(work, 1)).instances
@@ -65,9 +65,24 @@ async def test_a_workload_says_where_a_service_is_even_if_objects_elsewhere_are_
     for kind in ("pods", "statefulsets"):
         forge(cluster, kind, FIRST)
     async with engine_on(cluster, tmp_path) as engine:
-        assert [each.id for each in (await engine.apply(work, 1)).instances] == [first[0].id]
         assert [each.id for each in await engine.all()] == [first[0].id]
-        assert ("pods", "another", "forged-7") in cluster.objects
+        await engine.discard(work.service)
+    pods = [namespace for kind, namespace, _ in cluster.objects if kind == "pods"]
+    assert pods
+    assert {*pods} == {"another"}
+
+
+async def test_a_workload_says_where_a_service_is(cluster, tmp_path):
+    """Another server has deployed it."""
+    work = web(alone=True)
+    async with engine_on(cluster, tmp_path / "one") as engine:
+        first = (await engine.apply(work, 1)).instances
+    own = cluster.all("statefulsets")[0]
+    cluster.put("statefulsets", {**own, "metadata": {**own["metadata"], "creationTimestamp": LATER}})
+    for kind in ("pods", "statefulsets"):
+        forge(cluster, kind, FIRST)
+    async with engine_on(cluster, tmp_path / "other") as engine:
+        assert [each.id for each in (await engine.apply(work, 1)).instances] == [first[0].id]
 
 
 async def test_a_mark_in_another_namespace_does_not_stop_a_service(cluster, tmp_path):

@@ -11,6 +11,7 @@ from windlass.engines.engine import EngineUnavailable
 from windlass.kubernetes import names
 from windlass.kubernetes.api import ClusterApi
 from windlass.kubernetes.documents import GenerationObject, KubeObject, Pod, VolumeClaim
+from windlass.kubernetes.homes import ServiceHomes
 from windlass.kubernetes.watch import Changed, KeptObjects, Recovered, Watch
 
 _SYNC_TIMEOUT: Final = 15.0
@@ -26,6 +27,7 @@ class ClusterCache:
         self,
         api: ClusterApi,
         installation: str,
+        homes: ServiceHomes,
         pod_changed: Changed,
         controller_changed: Changed,
         recovered: Recovered,
@@ -33,8 +35,7 @@ class ClusterCache:
         self._recovered = recovered
         selector = names.selector(installation)
         self._changes = asyncio.Event()
-        self._homes: dict[str, str] = {}
-        """The namespaces of services whose workloads were seen since the start."""
+        self._homes = homes
 
         def waking(changed: Changed) -> Changed:
             def note(before: KubeObject | None, after: KubeObject | None) -> None:
@@ -86,6 +87,7 @@ class ClusterCache:
 
     def start(self) -> None:
         if not self._tasks:
+            self._homes.load()
             self._tasks = [asyncio.create_task(watch.run()) for watch in self._watches]
 
     async def stop(self) -> None:
@@ -123,12 +125,15 @@ class ClusterCache:
             raise EngineUnavailable(self.problem or f"Check the Kubernetes cluster: {why}") from error
 
     def note_home(self, service: str, namespace: str) -> None:
-        self._homes[service] = namespace
+        self._homes.note(service, namespace)
+
+    def forget_home(self, service: str) -> None:
+        self._homes.forget(service)
 
     def home(self, service: str) -> str:
-        """Returns the namespace of a service. If no workload of it was seen since the start, it is that of
-        the oldest object. That is a guess: who may write to another namespace can give the label of a service
-        to objects there, which may be older than those of the newest release."""
+        """Returns the namespace of a service. If it is not known, because another server has deployed the
+        service, it is that of the oldest object. That is a guess: who may write to another namespace can give
+        the label of a service to objects there, which may be older than those of the newest release."""
         if known := self._homes.get(service):
             return known
         found = [each.metadata for watch in self._watches for each in watch.labelled(service)]

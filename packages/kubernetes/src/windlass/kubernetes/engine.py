@@ -66,6 +66,7 @@ from windlass.kubernetes.endings import Endings
 from windlass.kubernetes.environments import NamespaceObjects
 from windlass.kubernetes.execution import ExecutionRecords, KubernetesExecution, PodName, execute
 from windlass.kubernetes.generations import DELETION_COST, Generations, is_removed
+from windlass.kubernetes.homes import ServiceHomes
 from windlass.kubernetes.instances import (
     has_ended,
     hindrance,
@@ -121,13 +122,10 @@ class KubernetesEngine:
         API server tells. `registry`: the registry for built images. `publisher`: builds them."""
         self._api, self._options, self._reach = api, options, allowed_addresses
         self.clock = clock or SystemClock()
-        self._notices = ChangeNotices()
+        self._notices = notices = ChangeNotices()
+        homes, installation = ServiceHomes(folder / "homes"), options.installation
         self._cache = ClusterCache(
-            api,
-            options.installation,
-            self._notices.pod_changed,
-            self._notices.controller_changed,
-            self._notices.recovered,
+            api, installation, homes, notices.pod_changed, notices.controller_changed, notices.recovered
         )
         self._generations = Generations(api, self._cache, options)
         self._accounts, self._namespaces = NamespaceAccounts(api, options), Namespaces(api, options)
