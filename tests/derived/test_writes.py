@@ -26,8 +26,10 @@ ALIKE = {
     "cleanFailedJob",
     "cleanFailedJobs",
     "deployJobsOfImage",
+    "editClusterCloudProviderInfo",
     "previewContainers",
     "transferOrganizationOwnership",
+    "tryHelmRepository",
 }
 """A second request finds nothing to do, or looks again."""
 

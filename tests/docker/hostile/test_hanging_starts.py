@@ -46,7 +46,7 @@ def host(dockerd):
 
 @pytest.fixture
 def unexamined(monkeypatch):
-    async def nothing(*_: object) -> None:
+    async def nothing(*_: object, **__: object) -> None:
         pass
 
     monkeypatch.setattr(start_files, "examine", nothing)

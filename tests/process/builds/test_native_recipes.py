@@ -153,6 +153,7 @@ async def test_a_program_of_a_package_can_be_the_start_command(site):
 async def test_a_start_command_finds_its_program_among_packages_for_development(site):
     code = "console.log('runs', process.argv[2])"
     order = with_tool(site, "tsx", code, {"start": "tsx server.ts"})
+    (order.source / "server.ts").write_text("export {}")
     assert site.run(await site.build(order=order)) == "runs server.ts"
     # Negative control: packages for development that no command names are left out.
     site.said.clear()
