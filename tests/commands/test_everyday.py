@@ -324,7 +324,16 @@ async def test_env_set_with_a_malformed_assignment_changes_no_variable(linked):
     assert await variables(linked) == {}
 
 
-# scale and rollback
+# restart, scale and rollback
+
+
+async def test_restart_replaces_the_instances_and_builds_nothing(linked):
+    said = await meanwhile(linked, "restart", "--text")
+    assert (said.code, said.out.startswith("web is live at http://")) == (0, True), said
+    versions = (await linked.done("releases", "--json"))["results"]
+    assert [version["action"] for version in versions] == ["RESTART", "DEPLOY"]
+    assert len({version["git_commit_id"] for version in versions}) == 1
+    assert (await linked("restart", "never")).code == 2
 
 
 async def test_scale_sets_the_instances_and_deploys_the_same_version_again(linked):

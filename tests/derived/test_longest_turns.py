@@ -83,10 +83,12 @@ async def _call_all(stage: Stage, begin: Callable[[str], Awaitable[None]]) -> li
     return refused
 
 
-def _order(operation: Operation) -> tuple[bool, bool, int]:
-    """Reads come first. What removes something comes last, and levels above after those below."""
+def _order(operation: Operation) -> tuple[bool, bool, bool, int]:
+    """Reads come first. What removes something comes last, and levels above after those below. A lock refuses
+    deployments until it is removed, so it is made just before the first removal, which is its own."""
     removes = operation.method == "DELETE" or operation.path.endswith(("/uninstall", "/delete"))
-    return operation.writes, removes, -_depth(operation) if removes else 0
+    locks = operation.path.endswith("/lock")
+    return operation.writes, removes, locks != removes, -_depth(operation) if removes else 0
 
 
 def _depth(operation: Operation) -> int:

@@ -48,10 +48,10 @@ class SlowRequest:
     async def send(self, *pieces: bytes) -> None:
         for piece in pieces:
             self._pieces.put_nowait({"type": "http.request", "body": piece, "more_body": True})
-        for _ in range(1000):
+        for _ in range(10_000):
             if self.status or self._pieces.empty():
                 break
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
     async def end(self, piece: bytes = b"") -> int:
         self._pieces.put_nowait({"type": "http.request", "body": piece, "more_body": False})

@@ -32,6 +32,7 @@ _EVERYDAY_COMMANDS = {
     "open": "services.open_command",
     "console": "services.console",
     "deploy": "changes.deploy",
+    "restart": "changes.restart",
     "releases": "releases.releases",
     "rollback": "changes.rollback",
     "scale": "changes.scale",

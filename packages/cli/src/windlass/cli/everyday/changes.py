@@ -1,4 +1,4 @@
-"""`windlass deploy`, `scale` and `rollback`: each starts a deployment and shows it to its end."""
+"""`windlass deploy`, `restart`, `scale` and `rollback`: each starts a deployment and shows it to its end."""
 
 from __future__ import annotations
 
@@ -50,6 +50,16 @@ def deploy(name: str | None, commit: str | None, detach: bool, **options: Any) -
     call = EverydayCall(options)
     body = {"git_commit_id": commit} if commit else None
     change(call, call.service(name), "deploy", body, detach=detach, command=call.command_line("deploy", name))
+
+
+@everyday("restart", service_argument(), detach_option())
+def restart(name: str | None, detach: bool, **options: Any) -> None:
+    """Replace the instances of a service by new ones of the same version. Nothing is built.
+
+    They start with the settings and variables of their deployment; `windlass deploy` takes changed ones.
+    """
+    call = EverydayCall(options)
+    change(call, call.service(name), "restart-service", None, detach=detach)
 
 
 @everyday(
