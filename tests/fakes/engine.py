@@ -22,6 +22,7 @@ from windlass.engines.engine import (
     VolumeLost,
     ignore_lost_lines,
 )
+from windlass.engines.environment_spaces import FindEnvironments
 from windlass.engines.namespace_access import NamespaceCredential
 from windlass.engines.registries import PullRequest, RegistryLogin
 from windlass.engines.rollout.engine import RolloutEngine
@@ -151,6 +152,9 @@ class FakeEngine(RolloutEngine):
             token=f"{org} {seconds:g} {has_whole_cluster}",
             namespace=f"wl-{environment}",
         )
+
+    def find_environments_with(self, find: FindEnvironments) -> None:
+        self.find_environments = find
 
     async def environments(self) -> Collection[str]:
         self._answer()

@@ -11,6 +11,7 @@ from tests.engines.stations import wanted
 from tests.kubernetes.stub_cluster import StubCluster
 from windlass.base.addresses import Reach
 from windlass.engines.engine import Sink
+from windlass.engines.environment_spaces import FindEnvironments
 from windlass.engines.workload import Artifact, Workload
 from windlass.kubernetes.engine import KubernetesEngine
 from windlass.kubernetes.provider import make_engine
@@ -39,6 +40,7 @@ async def engine_on(
     told: Told | None = None,
     allowed: Sequence[str] = ("10.9.9.9/32",),
     sink: Sink = lambda service, lines: None,
+    find: FindEnvironments | None = None,
     **given: Any,
 ) -> AsyncIterator[KubernetesEngine]:
     told = told or Told()
@@ -49,6 +51,8 @@ async def engine_on(
         helper_image="box:1",
         **({"installation": "test"} | given),
     )
+    if find is not None:
+        engine.find_environments_with(find)
     await engine.start(told.notices.append, sink, told.miss)
     try:
         yield engine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,10 +10,13 @@ import pytest
 
 from tests.kubernetes.stations import engine_on, web
 from tests.kubernetes.stub_cluster import StubCluster, stub_cluster
+from windlass.base.errors import Unavailable
 from windlass.engines.engine import EngineError
+from windlass.engines.environment_spaces import FindEnvironments
+from windlass.engines.workload import Workload
 from windlass.kubernetes import names
 
-FIRST, LATER = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
+FIRST = "2026-01-01T00:00:00Z"
 
 
 @pytest.fixture
@@ -31,6 +34,15 @@ def forge(cluster: StubCluster, kind: str, created: str) -> None:
     cluster.put(kind, {**own, "metadata": metadata})
 
 
+def finder(*workloads: Workload) -> FindEnvironments:
+    """Returns what a control plane with these services tells."""
+
+    async def find(services: Collection[str]) -> Mapping[str, str]:
+        return {each.service: each.environment for each in workloads if each.service in services}
+
+    return find
+
+
 async def test_a_pod_of_another_namespace_is_no_instance(cluster, tmp_path):
     work = web(alone=True)
     async with engine_on(cluster, tmp_path) as engine:
@@ -42,47 +54,50 @@ async def test_a_pod_of_another_namespace_is_no_instance(cluster, tmp_path):
         assert ("pods", "another", "forged-7") in cluster.objects
 
 
-async def test_on_another_server_the_oldest_objects_say_where_a_service_is(cluster, tmp_path):
-    work = web(alone=True)
-    async with engine_on(cluster, tmp_path / "one") as engine:
-        first = (await engine.apply(work, 1)).instances
-    own = cluster.all("statefulsets")[0]
-    cluster.put("statefulsets", {**own, "metadata": {**own["metadata"], "creationTimestamp": FIRST}})
-    for kind in ("pods", "statefulsets"):
-        forge(cluster, kind, LATER)
-    async with engine_on(cluster, tmp_path / "other") as engine:
-        assert [each.id for each in (await engine.observe(work.service)).instances] == [first[0].id]
-        assert [each.id for each in await engine.all()] == [first[0].id]
-
-
-async def test_a_restart_does_not_forget_where_a_service_is(cluster, tmp_path):
+async def test_another_server_asks_the_control_plane_where_a_service_is(cluster, tmp_path):
     """A release may have younger objects than those that somebody has left in another namespace."""
     work = web(alone=True)
-    async with engine_on(cluster, tmp_path) as engine:
-        first = (await engine.apply(work, 1)).instances
-    own = cluster.all("statefulsets")[0]
-    cluster.put("statefulsets", {**own, "metadata": {**own["metadata"], "creationTimestamp": LATER}})
-    for kind in ("pods", "statefulsets"):
-        forge(cluster, kind, FIRST)
-    async with engine_on(cluster, tmp_path) as engine:
-        assert [each.id for each in await engine.all()] == [first[0].id]
-        await engine.discard(work.service)
-    pods = [namespace for kind, namespace, _ in cluster.objects if kind == "pods"]
-    assert pods
-    assert {*pods} == {"another"}
-
-
-async def test_a_workload_says_where_a_service_is(cluster, tmp_path):
-    """Another server has deployed it."""
-    work = web(alone=True)
     async with engine_on(cluster, tmp_path / "one") as engine:
         first = (await engine.apply(work, 1)).instances
-    own = cluster.all("statefulsets")[0]
-    cluster.put("statefulsets", {**own, "metadata": {**own["metadata"], "creationTimestamp": LATER}})
     for kind in ("pods", "statefulsets"):
         forge(cluster, kind, FIRST)
-    async with engine_on(cluster, tmp_path / "other") as engine:
-        assert [each.id for each in (await engine.apply(work, 1)).instances] == [first[0].id]
+    async with engine_on(cluster, tmp_path / "other", find=finder(work)) as engine:
+        assert [each.id for each in (await engine.observe(work.service)).instances] == [first[0].id]
+        assert [each.id for each in await engine.all()] == [first[0].id]
+        await engine.discard(work.service)
+    assert {namespace for kind, namespace, _ in cluster.objects if kind == "pods"} == {"another"}
+
+
+async def test_no_object_counts_before_the_control_plane_has_answered(cluster, tmp_path):
+    work, is_away, asked = web(alone=True), True, 0
+    known = finder(work)
+
+    async def find(services: Collection[str]) -> Mapping[str, str]:
+        nonlocal is_away, asked
+        asked += 1
+        if is_away:
+            is_away = False
+            raise Unavailable("the database is away")
+        return await known(services)
+
+    async with engine_on(cluster, tmp_path / "one") as engine:
+        first = (await engine.apply(work, 1)).instances
+    forge(cluster, "pods", FIRST)
+    async with engine_on(cluster, tmp_path / "other", find=find) as engine:
+        assert [each.id for each in await engine.all()] == [first[0].id]
+    assert asked == 2
+
+
+async def test_all_objects_of_a_service_that_the_control_plane_does_not_have_are_ended(cluster, tmp_path):
+    work = web(alone=True)
+    async with engine_on(cluster, tmp_path / "one") as engine:
+        await engine.apply(work, 1)
+    forge(cluster, "pods", FIRST)
+    async with engine_on(cluster, tmp_path / "other", find=finder()) as engine:
+        assert (await engine.services())[work.service].instances == 2
+        await engine.set_aside(work.service, tmp_path)
+        assert not cluster.all("pods")
+        assert not [each for each in cluster.all("statefulsets") if each["spec"]["replicas"]]
 
 
 async def test_a_mark_in_another_namespace_does_not_stop_a_service(cluster, tmp_path):

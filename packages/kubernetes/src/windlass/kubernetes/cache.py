@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from time import monotonic
 from typing import Final
 
 from windlass.engines.engine import EngineUnavailable
 from windlass.kubernetes import names
 from windlass.kubernetes.api import ClusterApi
-from windlass.kubernetes.documents import GenerationObject, KubeObject, Pod, VolumeClaim
+from windlass.kubernetes.documents import GenerationObject, KubeObject, ObjectT, Pod, VolumeClaim
 from windlass.kubernetes.homes import ServiceHomes
 from windlass.kubernetes.watch import Changed, KeptObjects, Recovered, Watch
 
@@ -32,13 +32,14 @@ class ClusterCache:
         controller_changed: Changed,
         recovered: Recovered,
     ) -> None:
-        self._recovered = recovered
-        selector = names.selector(installation)
+        self._recovered, self._pod_changed = recovered, pod_changed
         self._changes = asyncio.Event()
-        self._homes = homes
+        self.homes = homes
 
         def waking(changed: Changed) -> Changed:
             def note(before: KubeObject | None, after: KubeObject | None) -> None:
+                if after is not None:
+                    homes.want(after.label(names.SERVICE))
                 self._wake()
                 changed(before, after)
 
@@ -47,48 +48,27 @@ class ClusterCache:
         def ignore(before: KubeObject | None, after: KubeObject | None) -> None:
             """Only wakes the waiting tasks."""
 
-        kept = KeptObjects()
-        self.pods = Watch(api, PODS, Pod, selector, waking(pod_changed), self._note_recovery, kept, self.home)
-        self.deployments = Watch(
-            api,
-            DEPLOYMENTS,
-            GenerationObject,
-            selector,
-            waking(controller_changed),
-            self._note_recovery,
-            kept,
-            self.home,
-        )
-        self.stateful_sets = Watch(
-            api,
-            STATEFUL_SETS,
-            GenerationObject,
-            selector,
-            waking(controller_changed),
-            self._note_recovery,
-            kept,
-            self.home,
-        )
-        self.replica_sets = Watch(
-            api,
-            REPLICA_SETS,
-            GenerationObject,
-            selector,
-            waking(ignore),
-            self._note_recovery,
-            kept,
-            self.home,
-        )
-        self.claims = Watch(
-            api, CLAIMS, VolumeClaim, selector, waking(ignore), self._note_recovery, kept, self.home
-        )
+        selector, kept = names.selector(installation), KeptObjects()
+
+        def watch(path: str, type: type[ObjectT], changed: Changed) -> Watch[ObjectT]:
+            return Watch(
+                api, path, type, selector, waking(changed), self._note_recovery, kept, homes.contains
+            )
+
+        self.pods = watch(PODS, Pod, pod_changed)
+        self.deployments = watch(DEPLOYMENTS, GenerationObject, controller_changed)
+        self.stateful_sets = watch(STATEFUL_SETS, GenerationObject, controller_changed)
+        self.replica_sets = watch(REPLICA_SETS, GenerationObject, ignore)
+        self.claims = watch(CLAIMS, VolumeClaim, ignore)
         self._watches = (self.pods, self.deployments, self.stateful_sets, self.replica_sets, self.claims)
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         if not self._tasks:
-            self._homes.load()
-            self._tasks = [asyncio.create_task(watch.run()) for watch in self._watches]
+            self._tasks = [
+                *(asyncio.create_task(watch.run()) for watch in self._watches),
+                asyncio.create_task(self.homes.run(self._note_located)),
+            ]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -108,6 +88,17 @@ class ClusterCache:
     async def synced(self, timeout: float = _SYNC_TIMEOUT) -> None:
         """Waits for the first complete list. Raises EngineUnavailable if there is none in time."""
         await self.wait(lambda: self.is_synced, timeout, "the cluster has not listed its objects yet")
+        await self.located(timeout)
+
+    async def located(self, timeout: float = _SYNC_TIMEOUT) -> None:
+        """Waits until the environments of all present services are known. Raises EngineUnavailable if the
+        control plane does not tell them in time."""
+        if wanted := {*self.homes.pending}:
+            await self.wait(
+                lambda: wanted.isdisjoint(self.homes.pending),
+                timeout,
+                "the environments of its services are not known yet",
+            )
 
     async def wait(self, check: Callable[[], bool], timeout: float, why: str) -> None:
         """Waits until a condition is true. Raises EngineUnavailable after `timeout` seconds."""
@@ -124,21 +115,9 @@ class ClusterCache:
         except TimeoutError as error:
             raise EngineUnavailable(self.problem or f"Check the Kubernetes cluster: {why}") from error
 
-    def note_home(self, service: str, namespace: str) -> None:
-        self._homes.note(service, namespace)
-
-    def forget_home(self, service: str) -> None:
-        self._homes.forget(service)
-
-    def home(self, service: str) -> str:
-        """Returns the namespace of a service. If it is not known, because another server has deployed the
-        service, it is that of the oldest object. That is a guess: who may write to another namespace can give
-        the label of a service to objects there, which may be older than those of the newest release."""
-        if known := self._homes.get(service):
-            return known
-        found = [each.metadata for watch in self._watches for each in watch.labelled(service)]
-        oldest = min(found, key=lambda each: each.creation_timestamp or "", default=None)
-        return oldest.namespace if oldest else ""
+    def forget_absent(self) -> None:
+        """Forgets the environments of services without objects."""
+        self.homes.forget_others({service for watch in self._watches for service in watch.services()})
 
     def controllers(self, service: str = "") -> Iterable[GenerationObject]:
         """Returns the Deployments and StatefulSets of a service, or of all services."""
@@ -149,6 +128,13 @@ class ClusterCache:
     def _note_recovery(self) -> None:
         if not self.problem:
             self._recovered()
+
+    def _note_located(self, services: Collection[str]) -> None:
+        """Handles the Pods of services whose namespaces have become known."""
+        for service in services:
+            for pod in self.pods.of(service):
+                self._pod_changed(None, pod)
+        self._wake()
 
     def _wake(self) -> None:
         self._changes.set()

@@ -14,12 +14,13 @@ from windlass.kubernetes.api import ClusterApi, ClusterRefusal
 from windlass.kubernetes.cache import ClusterCache
 from windlass.kubernetes.documents import GenerationObject, Pod
 from windlass.kubernetes.generations import Generations, is_removed
-from windlass.kubernetes.instances import is_leaving, is_running, number
+from windlass.kubernetes.instances import has_ended, is_leaving, is_running, number
 from windlass.kubernetes.output_readers import OutputReaders
 from windlass.kubernetes.runs import Runs
 
 LEAVE_SECONDS: Final = 1.0
 """Seconds in which all nodes learn that a Pod gets no more connections of neighbours."""
+_ASIDE_GRACE: Final = 10.0
 _END_PATIENCE: Final = 90.0
 """Seconds beyond the grace period in which a node ends an instance."""
 
@@ -107,6 +108,21 @@ class Endings:
         await self._cache.wait(over, grace + _END_PATIENCE, "the node of an instance does not end it")
         for pod in pods:
             await self._readers.until_silent(pod)
+
+    async def set_aside(self, service: str) -> None:
+        """Ends all Pods of a service, also those without a Deployment."""
+        for controller in self._generations.of(service):
+            if not is_removed(controller):
+                await self._generations.scale(controller, 0)
+        pods = self._controlled(service, None)
+        runs = [
+            pod for pod in self._generations.pods(service) if pod.label(names.INDEX) and not has_ended(pod)
+        ]
+        for pod in pods:
+            await self._shorten(pod, _ASIDE_GRACE)
+        await asyncio.gather(
+            self.gone(pods, _ASIDE_GRACE), *(self.end_run(run, _ASIDE_GRACE) for run in runs)
+        )
 
     def _is_there(self, pod: Pod) -> bool:
         found = self._cache.pods.get(pod.metadata.namespace, pod.metadata.name)

@@ -39,6 +39,7 @@ from windlass.engines.engine import (
     ignore_note,
     leave_immediately,
 )
+from windlass.engines.environment_spaces import FindEnvironments
 from windlass.engines.namespace_access import NamespaceCredential
 from windlass.engines.registries import BuildRegistry, PullRequest, RegistryLogin
 from windlass.engines.rollout.listeners import ListeningPort
@@ -96,7 +97,6 @@ _START_PATIENCE: Final = 20.0
 _START_TIMEOUT: Final = 10.0
 _LOOK_INTERVAL: Final = 0.5
 _LISTING: Final = 15.0
-_ASIDE_GRACE: Final = 10.0
 _TERMINATION_COST: Final = "-1000"
 
 
@@ -123,9 +123,14 @@ class KubernetesEngine:
         self._api, self._options, self._reach = api, options, allowed_addresses
         self.clock = clock or SystemClock()
         self._notices = notices = ChangeNotices()
-        homes, installation = ServiceHomes(folder / "homes"), options.installation
+        self._homes = ServiceHomes(options.installation)
         self._cache = ClusterCache(
-            api, installation, homes, notices.pod_changed, notices.controller_changed, notices.recovered
+            api,
+            options.installation,
+            self._homes,
+            notices.pod_changed,
+            notices.controller_changed,
+            notices.recovered,
         )
         self._generations = Generations(api, self._cache, options)
         self._accounts, self._namespaces = NamespaceAccounts(api, options), Namespaces(api, options)
@@ -215,6 +220,9 @@ class KubernetesEngine:
 
     # Environments
 
+    def find_environments_with(self, find: FindEnvironments) -> None:
+        self._homes.find = find
+
     async def environments(self) -> Collection[str]:
         with translated_refusals():
             return await self._namespaces.environments()
@@ -251,7 +259,7 @@ class KubernetesEngine:
 
     async def apply(self, workload: Workload, count: int, leave: Leave = leave_immediately) -> Observation:
         service, generation = workload.service, workload.generation
-        self._note_home(workload)
+        self._homes.note(workload.service, workload.environment)
         with self._notices.own_effects(service, generation), translated_refusals():
             await self._ready()
             async with self._locks.setdefault((service, generation), asyncio.Lock()):
@@ -375,7 +383,7 @@ class KubernetesEngine:
                 await self._leftovers.delete_secrets(namespace, service, generation)
 
     async def wait_until_ready(self, workload: Workload, count: int, note_reason: Note = ignore_note) -> None:
-        self._note_home(workload)
+        self._homes.note(workload.service, workload.environment)
         with self._notices.own_effects(workload.service, workload.generation), translated_refusals():
             await self._ready()
             await GenerationReadiness(
@@ -385,7 +393,7 @@ class KubernetesEngine:
     # Runs
 
     async def once(self, workload: Workload, index: int = 0) -> Outcome:
-        self._note_home(workload)
+        self._homes.note(workload.service, workload.environment)
         with translated_refusals():
             await self._ready()
             found, pod = await self._runs.once(workload, index)
@@ -552,29 +560,12 @@ class KubernetesEngine:
         """Stops a service. Its volumes stay in the cluster."""
         with self._notices.own_effects(service, None), translated_refusals():
             await self._ready()
-            for controller in self._generations.of(service):
-                if not is_removed(controller):
-                    await self._generations.scale(controller, 0)
-            pods = [pod for pod in self._generations.pods(service) if not pod.label(names.INDEX)]
-            runs = [
-                pod
-                for pod in self._generations.pods(service)
-                if pod.label(names.INDEX) and not has_ended(pod)
-            ]
-            await asyncio.gather(
-                self._endings.gone(pods, 10.0), *(self._endings.end_run(run, 10.0) for run in runs)
-            )
+            await self._endings.set_aside(service)
 
     async def put_back(self, service: str, source: Path) -> None:
         """Does nothing: `set_aside` moved nothing."""
 
     # Helpers
-
-    def _note_home(self, workload: Workload) -> None:
-        """Notes the namespace of a service, so that objects elsewhere with its label do not count."""
-        self._cache.note_home(
-            workload.service, names.namespace(self._options.installation, workload.environment)
-        )
 
     def _kept(self) -> list[KubeObject]:
         """Returns all objects of services, with the records of removed generations and runs."""
@@ -588,6 +579,7 @@ class KubernetesEngine:
             raise EngineUnavailable(self._state.wrong_cluster)
         if not self._cache.is_synced:
             await self._cache.synced(_LISTING)
+        await self._cache.located()
         if self._cache.problem:
             raise EngineUnavailable(self._cache.problem)
 

@@ -46,7 +46,6 @@ class NamespaceObjects:
     async def prepare(self, workload: Workload, *, is_run: bool) -> str:
         """Creates what a workload needs. Returns its namespace."""
         namespace = await self._namespace(workload)
-        self._cache.note_home(workload.service, namespace)
         self.refuse_lost_volumes(workload)
         for volume in workload.volumes:
             claim = manifests.claim(self._options, workload, volume)

@@ -63,7 +63,7 @@ class Generations:
 
     def index(self, pod: Pod) -> int | None:
         """Returns the index of a Pod; None if it has none yet, or is not in the namespace of its service."""
-        if pod.metadata.namespace != self._cache.home(pod.label(names.SERVICE)):
+        if not self._cache.homes.contains(pod.label(names.SERVICE), pod.metadata.namespace):
             return None
         if run := pod.label(names.INDEX):
             return number(run)

@@ -60,7 +60,6 @@ class Leftovers:
         for namespace in namespaces:
             await self._api.delete(paths.secrets(namespace), params={"labelSelector": selector})
         await self._forget_removed(service)
-        self._cache.forget_home(service)
 
     async def _release_runs(self, service: str) -> None:
         """Removes the marks of removed runs, which hold their volumes. One mark stands for all of them."""
@@ -79,6 +78,7 @@ class Leftovers:
         }
         for service in services:
             await self._forget_removed(service)
+        self._cache.forget_absent()
 
     async def _forget_removed(self, service: str) -> None:
         for controller in self._generations.of(service):

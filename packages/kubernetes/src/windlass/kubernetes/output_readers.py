@@ -92,8 +92,9 @@ class OutputReaders:
                 self._follow(pod, index, self._sink)
 
     def forget_others(self) -> None:
-        """Removes the positions of Pods that are gone. Needs a complete list of Pods."""
-        if self._cache.pods.is_synced and self._turn.ours:
+        """Removes the positions of Pods that are gone. Needs a complete list of Pods, and to know which of
+        them count."""
+        if self._cache.pods.is_synced and not self._cache.homes.pending and self._turn.ours:
             self._positions.forget_others({pod.metadata.uid for pod in self._cache.pods.all()})
 
     async def until_silent(self, pod: Pod) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Generic
 
 import msgspec
@@ -42,8 +42,8 @@ Key = tuple[str, str]
 """Namespace and name."""
 Recovered = Callable[[], None]
 """Callback for the moment when the API server answers again."""
-Home = Callable[[str], str]
-"""Returns the namespace of a service."""
+IsHome = Callable[[str, str], bool]
+"""Returns whether objects in a namespace count for a service."""
 Changed = Callable[[KubeObject | None, KubeObject | None], None]
 """Callback with an object before and after a change; None if it does not exist. Two times None: a list is
 complete."""
@@ -87,9 +87,9 @@ class Watch(Generic[ObjectT]):
         changed: Changed,
         recovered: Recovered,
         kept: KeptObjects,
-        home: Home,
+        is_home: IsHome,
     ) -> None:
-        self._kept, self._home = kept, home
+        self._kept, self._is_home = kept, is_home
         self._api, self._path, self._type, self._selector = api, path, type, selector
         self._changed, self._recovered = changed, recovered
         self._objects: dict[Key, ObjectT] = {}
@@ -111,17 +111,14 @@ class Watch(Generic[ObjectT]):
             yield from self.of(service)
 
     def of(self, service: str) -> Iterable[ObjectT]:
-        """Returns the objects of a service in its own namespace."""
-        found = self.labelled(service)
-        if not found or not service:
-            return found
-        home = self._home(service)
-        return tuple(each for each in found if each.metadata.namespace == home)
+        """Returns the objects of a service in its own namespace. Who may write to another namespace may give
+        the label of the service to objects there."""
+        found = self._by_service.get(service, {})
+        return tuple(each for each in found.values() if self._is_home(service, each.metadata.namespace))
 
-    def labelled(self, service: str) -> tuple[ObjectT, ...]:
-        """Returns the objects with the label of a service, in any namespace. Who may write to one namespace
-        may give this label to objects there."""
-        return tuple(self._by_service[service].values()) if service in self._by_service else ()
+    def services(self) -> Collection[str]:
+        """Returns all services that objects have as their label."""
+        return self._by_service.keys()
 
     def get(self, namespace: str, name: str) -> ObjectT | None:
         return self._objects.get((namespace, name))

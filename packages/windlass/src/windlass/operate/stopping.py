@@ -23,6 +23,7 @@ from windlass.cli.following import RetryTimer, growing_pauses, retry_until_done,
 from windlass.config import Settings
 from windlass.control.background.all_places import CALL_TIMEOUT
 from windlass.control.context.context import Context
+from windlass.control.context.environment_finder import introduce
 from windlass.control.context.place import Place
 from windlass.control.services.clusters import find_access
 from windlass.control.services.stopping import StoppedService, stop_everything, up
@@ -259,6 +260,7 @@ async def _end_elsewhere(ctx: Context) -> set[str]:
         if not (await provider.presence(own_settings(provider, ctx.settings))).is_there:
             continue
         other = await real_parts(replace(ctx.settings, engine=name), ctx.clock, ctx.installation)
+        introduce(other.engine, ctx.store.reads)
         await other.engine.start(lambda service: None, lambda service, lines: None)
         try:
             running = {instance.service for instance in await other.engine.all()} & services

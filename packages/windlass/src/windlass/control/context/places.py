@@ -21,6 +21,7 @@ from windlass.base.locks import Locks
 from windlass.base.log import log
 from windlass.base.trace import start_untraced
 from windlass.control.context.engine_scope import EngineScope
+from windlass.control.context.environment_finder import introduce
 from windlass.control.context.place import Connector, EngineAccess, Place
 from windlass.engines.engine import Notice, Sink
 from windlass.families.environment import EnvironmentShown
@@ -48,6 +49,7 @@ class Places:
     def __init__(self, local: Place, reads: Reads, find_access: FindAccess, connector: Connector) -> None:
         self.local = local
         self._reads, self._find, self._connector = reads, find_access, connector
+        introduce(local.engine, reads)
         self._open: dict[str, tuple[EngineAccess, Place]] = {}
         """Open places by cluster."""
         self._clusters: dict[str, str] = {}
@@ -174,6 +176,7 @@ class Places:
             return replace(self.local, id=cluster, machine="", is_connected=False)
         if access.is_elsewhere:
             place = replace(self._connector.place(access, self.local), machine="")
+            introduce(place.engine, self._reads)
             self._begin(cluster, place)
         elif access.surroundings:
             place = _of_another_server(self.local, access, access.surroundings)

@@ -6,6 +6,7 @@ references.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -44,6 +45,8 @@ CHILD_BY_NAME: Final = f"SELECT {_COLUMNS} FROM resource WHERE parent = $1 AND f
 OF_ORG: Final = f"SELECT {_COLUMNS} FROM resource WHERE org = $1 AND family = $2 ORDER BY created, id"
 OF_PARENT: Final = f"SELECT {_COLUMNS} FROM resource WHERE parent = $1 AND family = $2 ORDER BY pos"
 FIRST: Final = f"{OF_PARENT} LIMIT 1"
+_BATCH: Final = 100
+PARENTS_OF: Final = f"SELECT id, parent FROM resource WHERE id IN ({places(_BATCH)})"
 PARENTS: Final = "SELECT DISTINCT parent FROM resource WHERE org = $1 AND family = $2 ORDER BY parent"
 _SIZE: Final = "LENGTH(body) + COALESCE(LENGTH(sealed), 0)"
 _LARGE: Final = f"{_SIZE} > $3 AND id <> $4"
@@ -83,6 +86,15 @@ class ResourceTable(Table):
     async def parents(self, org: str, family: str) -> list[str]:
         """Returns the ids of an organization's resources with children of a family."""
         return [row[0] for row in await self._session.all(PARENTS, org, family)]
+
+    async def parents_of(self, ids: Sequence[str]) -> dict[str, str]:
+        """Returns the parents of resources, without those of ids that do not exist."""
+        found: dict[str, str] = {}
+        for first in range(0, len(ids), _BATCH):
+            batch = ids[first : first + _BATCH]
+            rows = await self._session.all(PARENTS_OF, *batch, *[""] * (_BATCH - len(batch)))
+            found |= {row[0]: row[1] for row in rows}
+        return found
 
     async def large_beside(self, row: Row, minimum: int) -> tuple[int, int]:
         """Returns how many bytes the other resources of this family have that are larger than `minimum`:
