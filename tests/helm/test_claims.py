@@ -10,7 +10,13 @@ import pytest
 from windlass.launch.kubernetes_api import KubernetesApi
 
 RELEASE = "helm-z12345678"
-CREDENTIAL = {"server": "https://127.0.0.1:1", "token": "t", "namespace": "shop", "ca_certificate": ""}
+CREDENTIAL = {
+    "server": "https://127.0.0.1:1",
+    "token": "t",
+    "namespace": "shop",
+    "ca_certificate": "",
+    "server_name": "",
+}
 
 
 def claim(name: str, **metadata: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tests.fakes.engine import FakeEngine
 from tests.helm_services.conftest import SOURCE, deployed, release_of, repository_of, stored_chart
 from tests.world import REPOSITORY, World, make_world
 from windlass.engines.workload import Workload
-from windlass.launch.helm import PAUSE, REMOVE, SHOW
+from windlass.launch.helm import PAUSE, REMOVE, SHOW, UPGRADE
 
 
 class NoCluster(FakeEngine):
@@ -212,6 +212,24 @@ async def test_a_stop_ends_the_pods_of_the_release_by_a_run(world: World):
     await world.settle()
     assert request_of(world)["action"] == PAUSE
     assert (await world.get(f"/helm/{service}/status"))["deployment_state"] == "STOPPED"
+
+
+async def test_running_hours_stop_and_start_a_release_by_runs(world: World):
+    environment = await world.environment()
+    service, never = await release_of(world, environment), await release_of(world, environment)
+    await deployed(world, service)
+    times = {"start_time": "1970-01-01T08:00:00.000Z", "stop_time": "1970-01-01T19:00:00.000Z"}
+    rule = {"auto_stop": True, "timezone": "UTC", "weekdays": ["MONDAY", "TUESDAY"], **times}
+    assert (await world.put(f"/environment/{environment}/deploymentRule/current", rule)).status == 200
+    world.clock.turn(5 * 3600)  # it was Monday, 14:13
+    await world.settle()
+    assert request_of(world)["action"] == PAUSE
+    assert (await world.get(f"/helm/{service}/status"))["deployment_state"] == "STOPPED"
+    world.clock.turn(13 * 3600)
+    await world.settle()
+    assert request_of(world)["action"] == UPGRADE
+    assert (await world.get(f"/helm/{service}/status"))["deployment_state"] == "DEPLOYED"
+    assert (await world.get(f"/helm/{never}/deploymentHistory"))["results"] == []
 
 
 async def test_a_stop_that_fails_is_not_shown_as_stopped(world: World):

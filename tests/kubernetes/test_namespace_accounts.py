@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.kubernetes.control_plane import ControlPlane
 from tests.kubernetes.programs import HELM, require_helm
@@ -207,6 +208,14 @@ async def test_helm_releases_a_chart_with_such_a_credential(
         path = f"/api/v1/namespaces/{own.namespace}/configmaps/shop"
         assert plane.ask(path)["data"] == {"number": revision}
         await accounts.revoke("helm", revision)
+
+
+async def test_a_credential_has_the_name_of_the_certificate_of_the_api_server(plane: ControlPlane):
+    access = replace(read_kubeconfig(json.dumps(plane.kubeconfig())), server_name="kubernetes.default")
+    api = ClusterApi(access, Reach(("0.0.0.0/0", "::/0")))
+    own = await given(NamespaceAccounts(api, OPTIONS), "named")
+    await api.close()
+    assert own.server_name == "kubernetes.default"
 
 
 async def test_no_label_of_a_namespace_opens_the_environments(

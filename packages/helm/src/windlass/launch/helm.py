@@ -150,7 +150,7 @@ class HelmRun:
         file = self._home / "kubeconfig"
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as writing:
-            json.dump(_kubeconfig(credential), writing)  # JSON is YAML
+            json.dump(kubeconfig_of(credential), writing)  # JSON is YAML
         # Nothing of the service's variables: programs of charts read no environment, and values name what
         # they need.
         self._environment = {
@@ -422,19 +422,17 @@ def hint_for(output: str) -> str:
     return next((hint for words, hint in _HINTS if words in output), "")
 
 
-def _kubeconfig(credential: dict[str, str]) -> dict[str, Any]:
+def kubeconfig_of(credential: dict[str, str]) -> dict[str, Any]:
     authority = base64.b64encode(credential["ca_certificate"].encode()).decode()
+    cluster = {"server": credential["server"], "certificate-authority-data": authority}
+    if server_name := credential["server_name"]:
+        cluster["tls-server-name"] = server_name
     name = "windlass"
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": name,
-        "clusters": [
-            {
-                "name": name,
-                "cluster": {"server": credential["server"], "certificate-authority-data": authority},
-            }
-        ],
+        "clusters": [{"name": name, "cluster": cluster}],
         "users": [{"name": name, "user": {"token": credential["token"]}}],
         "contexts": [
             {"name": name, "context": {"cluster": name, "user": name, "namespace": credential["namespace"]}}

@@ -28,13 +28,34 @@ SCALED_KINDS: Final = {"Deployment": "deployments", "StatefulSet": "statefulsets
 _USUAL_WAITING: Final = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
+class _NamedContext(ssl.SSLContext):
+    """Checks certificates for a name other than that in the address."""
+
+    server_name = ""
+
+    def wrap_socket(self, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        if self.server_name:
+            options["server_hostname"] = self.server_name
+        return super().wrap_socket(*arguments, **options)
+
+
+def _trust(credential: Mapping[str, str]) -> ssl.SSLContext:
+    context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)  # requires a valid certificate
+    context.server_name = credential["server_name"]
+    if authority := credential["ca_certificate"]:
+        context.load_verify_locations(cadata=authority)
+    else:
+        context.load_default_certs()
+    return context
+
+
 class KubernetesApi:
     """Requests with the credential of a run."""
 
     def __init__(self, credential: Mapping[str, str]) -> None:
         self._server, self._token = credential["server"].rstrip("/"), credential["token"]
         self._namespace = credential["namespace"]
-        self._context = ssl.create_default_context(cadata=credential["ca_certificate"] or None)
+        self._context = _trust(credential)
 
     def claims(self, release: str, sets: Sequence[str]) -> list[str]:
         """Returns the names of the claims of a release, whose data may stay when the release is removed:

@@ -105,6 +105,10 @@ class ClusterApi:
     def authority(self) -> str:
         return self._access.authority
 
+    @property
+    def server_name(self) -> str:
+        return self._access.server_name
+
     async def move(self, access: ClusterAccess) -> None:
         """Switches to other credentials or another address. Open calls fail as if the cluster were
         unavailable."""

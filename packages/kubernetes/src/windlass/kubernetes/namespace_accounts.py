@@ -66,7 +66,11 @@ class NamespaceAccounts:
                 f"{name}: {refused}"
             ) from refused
         return NamespaceCredential(
-            server=self._api.server, ca_certificate=self._api.authority, token=token, namespace=name
+            server=self._api.server,
+            ca_certificate=self._api.authority,
+            token=token,
+            namespace=name,
+            server_name=self._api.server_name,
         )
 
     async def revoke(self, environment: str, run: str) -> None:

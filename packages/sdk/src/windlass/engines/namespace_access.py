@@ -24,6 +24,8 @@ class NamespaceCredential(Struct, frozen=True, kw_only=True):
     run."""
     namespace: str
     """The namespace of the environment, which exists."""
+    server_name: str = ""
+    """The name for which the certificate of the API server is; empty for the host in its address."""
 
     def __repr__(self) -> str:
         return f"NamespaceCredential({self.namespace})"

@@ -16,9 +16,9 @@ from windlass.base.log import log
 from windlass.control.context.call import ITSELF, Call, Dialect
 from windlass.control.context.context import Context
 from windlass.control.deploying.ledger import fence
-from windlass.control.records.deployments import accept, particulars, status_of
+from windlass.control.records.deployments import particulars, status_of
 from windlass.control.records.running_hours import environment_of_work, hours_of
-from windlass.control.services.actions import redeploy
+from windlass.control.services.actions import redeploy, stop
 from windlass.control.services.environments import services_of
 from windlass.core.access import SYSTEM
 from windlass.core.deploy.states import Do, State
@@ -65,8 +65,10 @@ async def _stop(ctx: Context, tx: Tx, service: Row, group: str) -> str:
     status = await status_of(tx, service)
     is_being_stopped = any(row.action == Do.STOP for row in await tx.deployments.open(service.id))
     is_stopped = status.state == State.STOPPED and not status.sleep
-    if status.serving is not None and not is_stopped and not is_being_stopped:
-        deployment, _ = await accept(tx, service, Do.STOP, _call(ctx, service, "stop", group))
+    # What only a run can stop is in a cluster, and no version of it serves here.
+    is_elsewhere = status.deployed_at is not None and ctx.kinds[service.family].stop_action(service)
+    if (status.serving is not None or is_elsewhere) and not is_stopped and not is_being_stopped:
+        deployment, _ = await stop(ctx, tx, _call(ctx, service, "stop", group), service, None)
         return group or deployment.id
     return group
 
