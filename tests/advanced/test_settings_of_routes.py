@@ -192,6 +192,12 @@ async def test_a_service_may_leave_http_as_it_is(world: World) -> None:
     assert not (await changed(world, app, {f"{NETWORK}force_ssl_redirect": False})).redirect
 
 
+async def test_browsers_are_told_to_use_https_only_for_as_long_as_is_set(world: World) -> None:
+    app = await running(world)
+    assert route_of(world, app).hsts == 0
+    assert (await changed(world, app, {f"{OWN}hsts.max_age_seconds": 300})).hsts == 300
+
+
 async def test_the_router_gets_digests_of_the_passwords_in_the_variable(world: World) -> None:
     app = await running(world, "ada:engine\nbob:{SHA}hash\neve:$apr1$salt$hash\nnobody")
     rules = (await changed(world, app, {f"{NETWORK}basic_auth_env_var": "SITE_USERS"})).rules

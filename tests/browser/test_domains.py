@@ -114,3 +114,25 @@ def test_a_pasted_address_is_added_as_a_domain(server: Server, new_page: NewPage
         page.locator("dialog[open]").get_by_role("button", name="Add a domain").click()
     body = {"domain": "shop.example.com", "generate_certificate": True, "use_cdn": False}
     assert sent.value.post_data_json == body
+
+
+def test_a_domain_redirects_to_another_one_of_the_service(
+    server: Server, new_page: NewPage, app: str
+) -> None:
+    shop = EXAMPLE | NOTHING | LIVE | {"redirect_to": ""}
+    rows = [shop, shop | {"id": f"{NO_ID}1", "domain": "*.example.com"}]
+    page = new_page("/")
+    shows(
+        page,
+        [*rows, shop | {"id": f"{NO_ID}2", "domain": "old.example.com", "redirect_to": "shop.example.com"}],
+    )
+    page.goto(f"{server.url}/console/application/{app}/domains")
+    expect(page.locator(".panel.domain").nth(2)).to_contain_text("redirects to shop.example.com")
+    page.get_by_role("button", name="Add a domain").click()
+    page.get_by_label("Domain", exact=True).fill("www.example.com")
+    choice = page.get_by_label("Redirect visitors to")
+    expect(choice.locator("option")).to_have_text(["nowhere: the service answers here", "shop.example.com"])
+    choice.select_option("shop.example.com")
+    with page.expect_request(lambda request: request.method == "POST") as sent:
+        page.locator("dialog[open]").get_by_role("button", name="Add a domain").click()
+    assert sent.value.post_data_json["redirect_to"] == "shop.example.com"

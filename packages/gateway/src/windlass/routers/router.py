@@ -102,6 +102,8 @@ class Route(Struct, frozen=True, kw_only=True):
     """Whether the endpoints get requests by HTTP/2, as gRPC demands."""
     redirect: bool = True
     """Whether requests by HTTP are redirected to HTTPS, for the hosts that have a certificate."""
+    moves_to: str = ""
+    """Host name to which all requests are redirected; empty for none."""
     proof: str = ""
     """Secret that the endpoints get with each request, in the header of `PROOF_HEADER`: they then believe the
     addresses that the router forwards. Empty for services, which get no such header."""

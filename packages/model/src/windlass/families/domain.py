@@ -18,7 +18,7 @@ from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import ALL_VERBS, Family, Shown, Spec, clash
 from windlass.core.declare.traits import has_domains
 from windlass.core.words.audit import AuditWords
-from windlass.core.words.domains import BadDomain, ascii_name
+from windlass.core.words.domains import WILDCARD_PREFIX, BadDomain, ascii_name
 
 MAX_CHAIN_LENGTH: Final = 64 * 1024
 """Maximum size of an uploaded chain of certificates, in characters."""
@@ -58,6 +58,15 @@ class CustomDomain(Spec):
             "TXT record proves it then"
         ),
     ] = False
+    redirect_to: Annotated[
+        str,
+        Meta(
+            max_length=1024,
+            description="Another domain of the service, to which visitors of this one are redirected (308), "
+            "with path and query; empty for none. While that one is not proved, the service answers here",
+        ),
+        example(""),
+    ] = ""
 
 
 class CustomDomainShown(Shown):
@@ -249,6 +258,14 @@ def normalise(spec: CustomDomain) -> None:
         ascii_name(spec.domain)
     except BadDomain as error:
         raise clash("domain", str(error)) from error
+    try:
+        target = ascii_name(spec.redirect_to) if spec.redirect_to else ""
+    except BadDomain as error:
+        raise clash("redirect_to", str(error)) from error
+    if target.startswith(WILDCARD_PREFIX):
+        raise clash("redirect_to", "write one name, without *: visitors are sent to it")
+    if target == ascii_name(spec.domain):
+        raise clash("redirect_to", "choose another domain than this one, or leave it empty")
 
 
 domain = Family(

@@ -108,6 +108,9 @@ class ClientConnection(SendingClient):
                 return
         passed = target
         if backend.is_special:
+            if backend.moves_to and (location := self._location_at(backend.moves_to, target)):
+                self._fail(pages.moved(backend.title, backend.moves_to, location))
+                return
             if backend.rules is not None and not self._passes_rules(backend.rules, method, target, body):
                 return
             passed = backend.rewritten(target)
@@ -130,6 +133,11 @@ class ClientConnection(SendingClient):
             self._wait_for_wake(backend, method, target)
         else:
             self._send(peer)
+
+    def _location_at(self, host: str, target: bytes) -> str:
+        """Returns the address of a request at another host; empty if the request stays here."""
+        port, network = self._fields.port, self.network
+        return self._shared.location_at(host, port, target, network, is_secure=self.is_secure)
 
     def _passes_rules(self, rules: CompiledRules, method: bytes, target: bytes, body: bytes) -> bool:
         """Returns whether the rules of a route let a request pass. Answers it otherwise."""

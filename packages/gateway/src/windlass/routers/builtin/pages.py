@@ -251,6 +251,10 @@ def misdirected(host: str) -> ErrorPage:
     )
 
 
+def moved(title: str, host: str, location: str) -> ErrorPage:
+    return ErrorPage(308, f"{title} is at {host}", f"Its address is {location}.", location=location)
+
+
 def https_only(title: str, location: str) -> ErrorPage:
     return ErrorPage(308, f"{title} is reached by HTTPS", f"Its address is {location}.", location=location)
 

@@ -83,6 +83,13 @@ class Fields:
         """The router's own header lines in `passed`, before and after the client's lines."""
         self._changing: AroundValue | None = None
 
+    @property
+    def port(self) -> str:
+        """The port of the host, with its colon; empty if the client named none."""
+        host = self.passed.split(LINE_END, 2)[1].removeprefix(b"Host: ").decode("latin-1")
+        name, colon, port = host.rpartition(":")
+        return f"{colon}{port}" if name and "]" not in port else ""
+
     def pass_on(self, text_before: bytes, plain: bytes, text_after: bytes) -> None:
         self.passed = text_before + plain + text_after
         self._before, self._after = text_before, text_after

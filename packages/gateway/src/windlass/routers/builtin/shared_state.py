@@ -138,6 +138,17 @@ class SharedState:
         if self.access_log is not None:
             self.access_log.trusts = trusts
 
+    def location_at(self, host: str, port: str, target: bytes, network: str, *, is_secure: bool) -> str:
+        """Returns the address of a request at another host: with HTTPS if that host has a certificate, and
+        otherwise with the scheme of the client and this `port` (with its colon). Empty for requests of
+        certificate authorities, and if the client would lose HTTPS."""
+        if target.startswith(CHALLENGE_PREFIX):
+            return ""
+        if self.https_port and (secure := self.secure_location(host.encode(), target, network)):
+            return secure
+        keeps_scheme = not is_secure or self.connections.trusts(network)
+        return f"//{host}{port}{_path_of(target)}" if keeps_scheme else ""
+
     def secure_location(self, host: bytes, target: bytes, network: str) -> str:
         """Returns the HTTPS address of a request by HTTP; empty if there is no certificate, or if a proxy has
         sent the request: its client may have used HTTPS."""
@@ -148,8 +159,7 @@ class SharedState:
             return ""
         number = self.public_https_port or self.https_port
         port = "" if number == _HTTPS else f":{number}"
-        path = "/" if target == b"*" else quote(target, safe=_VISIBLE_CHARACTERS)
-        return f"https://{name}{port}{path}"
+        return f"https://{name}{port}{_path_of(target)}"
 
     def start(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -259,3 +269,7 @@ class SharedState:
                 self.dial(peer, _TrialConnection, _TrialConnection.hang_up, lambda _: None)
             if not (peer.routes or peer.active or peer.draining):
                 del self.peers[endpoint]
+
+
+def _path_of(target: bytes) -> str:
+    return "/" if target == b"*" else quote(target, safe=_VISIBLE_CHARACTERS)

@@ -39,6 +39,7 @@ class Backend:
         "_turn",
         "added",
         "is_special",
+        "moves_to",
         "organization",
         "path",
         "peers",
@@ -76,8 +77,10 @@ class Backend:
         self.times = route.rules.times
         key = route.rules.sticky
         self.sticky = StickySessions(key, self.path, peers) if key and peers else None
-        self.is_special = self._put is not None or bool(self.site) or self.rules is not None
-        """Whether the request target is rewritten, a static site is served, or the route has rules."""
+        self.moves_to = route.moves_to
+        self.is_special = bool(self._put is not None or self.site or self.rules or self.moves_to)
+        """Whether the request target is rewritten, a static site is served, or the route has rules or
+        redirects to another host."""
         self._turn = 0
         self.proof = f"\r\n{PROOF_HEADER}: {route.proof}".encode() if route.proof else b""
         """A header line for the instances."""

@@ -10,6 +10,7 @@ from windlass.core.declare.fields import Line, Text
 from windlass.core.settings.setting import AdvancedSetting, Effect, settings_of_kind
 
 _Seconds = Annotated[int, Meta(ge=0, le=86_400)]
+_HstsSeconds = Annotated[int, Meta(ge=0, le=63_072_000)]
 _Grace = Annotated[int, Meta(ge=0, le=3600)]
 _FromOne = Annotated[int, Meta(ge=1, le=86_400)]
 _Percent = Annotated[int, Meta(ge=0, le=100)]
@@ -293,6 +294,13 @@ TABLE: Final = (
     _row(
         "windlass.rate_limit.burst", "AC", _Rate, 0,
         "Requests of a minute that one address may send at once; 0 is all of them", Effect.AT_ONCE,
+    ),
+    _row(
+        "windlass.hsts.max_age_seconds", "AC", _HstsSeconds, 0,
+        "Seconds for which browsers open the names of the service by HTTPS only (HSTS); 0 is not at all",
+        Effect.AT_ONCE, unit="seconds",
+        note="Answers by HTTPS get the header Strict-Transport-Security, unless the service sends one. Begin "
+        "with 300: browsers keep it, so that the service cannot go back to HTTP before its end",
     ),
     _row(
         "windlass.compression.enable", "AC", bool, False,

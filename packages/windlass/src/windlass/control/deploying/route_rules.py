@@ -50,6 +50,8 @@ class PublicRules(Struct, frozen=True):
     rules: RouteRules = NO_RULES
     redirect: bool = True
     """Whether requests by HTTP are redirected to HTTPS."""
+    hsts: int = 0
+    """Seconds for which browsers use HTTPS only; 0 for no such header."""
 
 
 _DEFAULT_RULES: Final = PublicRules()
@@ -83,6 +85,7 @@ async def public_rules(ctx: Context, workload: Workload) -> PublicRules:
             log=_log(ctx, settings),
         ),
         settings[f"{_INGRESS}force_ssl_redirect"],
+        settings["windlass.hsts.max_age_seconds"],
     )
 
 

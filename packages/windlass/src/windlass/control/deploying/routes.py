@@ -18,7 +18,7 @@ from windlass.control.context.places import LAST_REQUESTS
 from windlass.control.deploying.console_route import CONSOLE
 from windlass.control.deploying.route_rules import PublicRules, public_rules
 from windlass.control.deploying.sites import find_folder, served_folder
-from windlass.control.records.domains import domain_names, plain_name, port_of_domains
+from windlass.control.records.domains import domain_names, plain_name, port_of_domains, redirects_of
 from windlass.control.records.links import host_of, last_workload, url_of_name
 from windlass.control.records.names import host_keys, reserve_ports
 from windlass.control.records.sealed_workload import decrypt_workload
@@ -368,13 +368,15 @@ async def _routes(
     public = await public_rules(ctx, workload)
     routes: list[Route] = []
     of_domains = port_of_domains(workload.ports)
+    redirects = await redirects_of(ctx.store.reads, workload.service, names)
     for port in workload.ports:
         endpoints = ready.get(port.name, ())
         if port is of_domains:
-            routes += [
+            of_one = [
                 _domain_route(ctx, place, workload, port, names, held, endpoints, public)
                 for held in domain_names(names)
             ]
+            routes += [replace(route, moves_to=redirects.get(route.hosts[0], "")) for route in of_one]
         if by_name(port):
             held = row_of(port, names)
             routes.append(
@@ -393,6 +395,7 @@ async def _routes(
                     speaks_http2=port.protocol == "GRPC",
                     rules=public.rules,
                     redirect=public.redirect,
+                    hsts=public.hsts,
                     elsewhere=served_elsewhere(ctx, place, held, port.path) if held else None,
                 )
             )
@@ -428,6 +431,7 @@ def _domain_route(
         speaks_http2=port.protocol == "GRPC",
         rules=public.rules,
         redirect=public.redirect,
+        hsts=public.hsts,
         elsewhere=served_elsewhere(ctx, place, own, port.path) if own else None,
     )
 

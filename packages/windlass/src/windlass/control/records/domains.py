@@ -6,7 +6,7 @@ resource. A claim without a proof holds nothing, so that it never blocks the own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -21,7 +21,7 @@ from windlass.core.deploy.hosts import by_name
 from windlass.core.words.domains import ascii_name, challenge_name, is_at_or_below
 from windlass.engines.workload import WorkloadPort
 from windlass.families.domain import domain
-from windlass.store import NameRow, Row, Tx, route_topic
+from windlass.store import NameRow, Reads, Row, Tx, route_topic
 
 DOMAIN_WORK: Final = "domain"
 """The kind of work that looks at the records of a domain, and gets its certificate."""
@@ -49,6 +49,7 @@ class StoredDomain(Struct, frozen=True):
     certificate_state: str = "NONE"
     certificate_origin: str = ""
     problem: str = ""
+    redirect_to: str = ""
     proof_lost_at: str | UnsetType | None = UNSET
     next_try_at: str | UnsetType | None = UNSET
 
@@ -56,6 +57,11 @@ class StoredDomain(Struct, frozen=True):
     def name(self) -> str:
         """The domain in ASCII form."""
         return ascii_name(self.domain)
+
+    @property
+    def target(self) -> str:
+        """The domain to which visitors are redirected, in ASCII form; empty for none."""
+        return ascii_name(self.redirect_to) if self.redirect_to else ""
 
     @property
     def lost(self) -> int:
@@ -139,6 +145,21 @@ def _covers(name: str, windlass_domain: str) -> bool:
 def domain_names(rows: Iterable[NameRow]) -> list[NameRow]:
     """Returns the domains among the names of a service."""
     return [row for row in rows if row.name.startswith(DOMAIN_PREFIX)]
+
+
+async def redirects_of(reads: Reads, service: str, names: Sequence[NameRow]) -> Mapping[str, str]:
+    """Returns the domains of a service that redirect their visitors, each with the domain to which. Both are
+    held by the service, and the second one redirects nowhere."""
+    held = {plain_name(row): row.port for row in domain_names(names)}
+    if len(held) < 2:
+        return {}
+    rows = await reads.resources.of_parent(service, domain.name)
+    targets = {row.id: target for row in rows if (target := row.read(StoredDomain).target)}
+    return {
+        name: targets[id]
+        for name, id in held.items()
+        if id in targets and targets[id] in held and held[targets[id]] not in targets
+    }
 
 
 def plain_name(row: NameRow) -> str:

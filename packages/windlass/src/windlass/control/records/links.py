@@ -7,7 +7,7 @@ from typing import Final
 from windlass.control.context.context import Context
 from windlass.control.context.deployed_ports import Ports
 from windlass.control.records.deployments import status_of
-from windlass.control.records.domains import domain_names, plain_name, port_of_domains
+from windlass.control.records.domains import domain_names, plain_name, port_of_domains, redirects_of
 from windlass.control.records.own_certificates import remark_about, secure_names
 from windlass.control.records.sealed_workload import decrypt_workload, workload_of
 from windlass.control.records.served_names import row_of
@@ -31,7 +31,8 @@ async def links_of(ctx: Context, reads: Reads, service: Row) -> list[Document]:
     secure = await secure_names(ctx, reads, service.id)
     links: list[Document] = []
     if port := port_of_domains(ports):
-        for name in map(plain_name, domain_names(names)):
+        redirects = await redirects_of(reads, service.id, names)
+        for name in sorted(map(plain_name, domain_names(names)), key=lambda name: name in redirects):
             number = ctx.settings.visited_https_port if name in secure else place.http_port
             url = _url(name, number, port.path, is_secure=name in secure)
             links.append(_link(service, port, url, number, default=False))

@@ -240,6 +240,13 @@ async def _findings_of_state(ctx: Context, reads: Reads, subject: _Subject) -> l
         findings.append(
             DomainFinding(good=True, message=f"Its certificate is valid until {stamp(certificate.expires)}.")
         )
+    if target := subject.stored.target:
+        held = await reads.names.holder(f"{DOMAIN_PREFIX}{target}")
+        is_held = held is not None and held.service == subject.service
+        message = f"Its visitors are redirected to {target}."
+        if not is_held:
+            message = f"Prove {target} first: until then, the service answers here instead of redirecting."
+        findings.append(DomainFinding(good=is_held, message=message))
     if subject.stored.problem:
         findings.append(DomainFinding(good=False, message=subject.stored.problem))
     return findings

@@ -25,7 +25,7 @@ from windlass.control.request.reading import in_dialect
 from windlass.control.services.domain_records import look_at, verdict_of
 from windlass.core.words.domains import ascii_name
 from windlass.families.domain import CheckedCustomDomainResponse, CustomDomain, domain
-from windlass.store import Row, Tx
+from windlass.store import Row, Tx, route_topic
 
 CHECK_TIMEOUT: Final = 30.0
 """Time limit for a check of all domains of a service."""
@@ -43,6 +43,7 @@ class Domains(Behaviour[CustomDomain]):
         if len(await tx.resources.of_parent(service.id, domain.name)) >= MAX_DOMAINS:
             raise Conflict(f"Delete a domain of this service first: it has {MAX_DOMAINS}, which is the most")
         name = await _accept_name(ctx, tx, draft.id, service, spec)
+        await _accept_target(tx, draft.id, service, spec)
         draft.give(**proof_fields(ctx, service.id, name), **_first_state(spec))
 
     async def created(self, ctx: Context, tx: Tx, draft: Draft[CustomDomain]) -> None:
@@ -54,6 +55,9 @@ class Domains(Behaviour[CustomDomain]):
         assert service is not None
         name = await _accept_name(ctx, tx, row.id, service, spec)
         is_renamed = name != row.read(StoredDomain).name
+        if is_renamed or spec.redirect_to != change.before.redirect_to:
+            await _accept_target(tx, row.id, service, spec)
+            tx.nudge(route_topic(service.id))
         if is_renamed:
             await release(tx, row)
             change.extras |= proof_fields(ctx, service.id, name) | {
@@ -94,6 +98,24 @@ async def _accept_name(ctx: Context, tx: Tx, id: str, service: Row, spec: Custom
                 "now: a service of this installation serves it"
             )
     return name
+
+
+async def _accept_target(tx: Tx, id: str, service: Row, spec: CustomDomain) -> None:
+    """Refuses redirects to names that the service does not have, and those of two steps or in a circle."""
+    if not spec.redirect_to:
+        return
+    target, own = ascii_name(spec.redirect_to), ascii_name(spec.domain)
+    siblings = {
+        row.id: row.read(StoredDomain) for row in await tx.resources.of_parent(service.id, domain.name)
+    }
+    siblings.pop(id, None)
+    found = next((sibling for sibling in siblings.values() if sibling.name == target), None)
+    if found is None:
+        raise Conflict(f"redirect_to: add {target} to this service first: it is no domain of it")
+    if found.redirect_to:
+        raise Conflict(f"redirect_to: choose {found.target}: {target} redirects its visitors there itself")
+    if other := next((sibling for sibling in siblings.values() if sibling.target == own), None):
+        raise Conflict(f"redirect_to: change that of {other.name} first: it redirects its visitors to {own}")
 
 
 async def _has_upload(tx: Tx, row: Row) -> bool:

@@ -28,6 +28,7 @@ export const advanced = {
     "windlass.rate_limit.requests_per_minute": ["Requests of one address", "0: no limit. Further ones get status 429.", "per minute"],
     "windlass.rate_limit.burst": ["At once", "Requests of a minute that may come at once. 0: all of them.", "requests"],
     "network.ingress.force_ssl_redirect": ["Redirect to HTTPS", "For names with a certificate."],
+    "windlass.hsts.max_age_seconds": ["HTTPS only (HSTS)", "How long browsers remember to use HTTPS alone. 0: not at all. Begin with 300.", "seconds"],
     "network.ingress.proxy_body_size_mb": ["Largest request body", "0: no limit.", "MB"],
     "windlass.compression.enable": ["Compress texts", "With gzip, from 1 KiB on. Leave it off for pages that show a secret beside what the request sent."],
     "network.ingress.extra_headers": ["Headers of each answer", "As a JSON object. They replace those of the service."],

@@ -14,7 +14,7 @@ const text = advanced;
 // [section, group, keys]; the texts of each key are in `words_of_advanced.js`.
 const GROUPS = [
   ["traffic", "guests", ["network.ingress.whitelist_source_range", "network.ingress.denylist_source_range", "network.ingress.basic_auth_env_var", "windlass.rate_limit.requests_per_minute", "windlass.rate_limit.burst"]],
-  ["traffic", "requests", ["network.ingress.force_ssl_redirect", "network.ingress.proxy_body_size_mb", "windlass.compression.enable", "network.ingress.extra_headers", "network.ingress.enable_sticky_session", "windlass.access_log.format"]],
+  ["traffic", "requests", ["network.ingress.force_ssl_redirect", "windlass.hsts.max_age_seconds", "network.ingress.proxy_body_size_mb", "windlass.compression.enable", "network.ingress.extra_headers", "network.ingress.enable_sticky_session", "windlass.access_log.format"]],
   ["traffic", "cors", ["network.ingress.enable_cors", "network.ingress.cors_allow_origin", "network.ingress.cors_allow_methods", "network.ingress.cors_allow_headers"]],
   ["traffic", "times", ["network.gateway_api.http_request_timeout_seconds", "network.ingress.proxy_connect_timeout_seconds", "network.ingress.proxy_read_timeout_seconds", "network.ingress.proxy_send_timeout_seconds", "network.ingress.send_timeout_seconds",
     "network.ingress.keepalive_timeout_seconds", "network.gateway_api.http_connection_idle_timeout_seconds", "network.ingress.keepalive_time_seconds"]],

@@ -56,7 +56,7 @@ function card(state, place, row) {
     h("div", { class: "head" },
       h("div", {},
         h("h2", {}, row.state === "PROVED" && !isWild ? outside(url, row.domain) : row.domain, copyButton(row.domain)),
-        h("p", { class: "facts-line" }, h("span", { class: `state ${kind}` }, stateIcon(kind), word), certificateOf(row), row.use_cdn && h("span", { class: "muted" }, text.behindCdn))),
+        h("p", { class: "facts-line" }, h("span", { class: `state ${kind}` }, stateIcon(kind), word), certificateOf(row), row.use_cdn && h("span", { class: "muted" }, text.behindCdn), row.redirect_to && h("span", { class: "muted" }, text.redirects(row.redirect_to)))),
       h("div", { class: "actions" },
         button(text.check, () => check(state, place, row), { icon: "search", key: "check", needs: needs("GET", "/check") }),
         menu(text.actionsOf(row.domain), [
@@ -134,19 +134,23 @@ function details({ resolvers, caa, expected_addresses: expected }) {
         : [one.addresses, one.aliases, one.texts].map((values, index) => h("td", { class: "titled", "data-title": [text.addresses, text.aliases, text.texts][index] }, values.join(", ") || "–"))))))));
 }
 
-// The two choices of a domain.
-function choices({ generate_certificate: isOrdered = true, use_cdn: hasCdn = false } = {}) {
+// The choices of a domain. `others`: the names to which it may redirect its visitors.
+function choices({ generate_certificate: isOrdered = true, use_cdn: hasCdn = false, redirect_to: target = "" } = {}, others = []) {
+  const names = [...new Set([...others, target].filter(Boolean))];
+  const redirect = h("select", {}, h("option", { value: "" }, text.redirectNowhere), names.map((name) => h("option", { value: name, selected: name === target }, name)));
   const certificate = h("input", { type: "checkbox", role: "switch", checked: isOrdered });
   const cdn = h("input", { type: "checkbox", role: "switch", checked: hasCdn });
   return {
-    node: h("div", {}, field(text.certificate, certificate, text.certificateHelp, { isSwitch: true, name: "generate_certificate" }), field(text.cdn, cdn, text.cdnHelp, { isSwitch: true, name: "use_cdn" })),
-    read: () => ({ generate_certificate: certificate.checked, use_cdn: cdn.checked }),
+    node: h("div", {}, field(text.certificate, certificate, text.certificateHelp, { isSwitch: true, name: "generate_certificate" }), field(text.cdn, cdn, text.cdnHelp, { isSwitch: true, name: "use_cdn" }), names.length > 0 && field(text.redirect, redirect, text.redirectHelp, { name: "redirect_to" })),
+    read: () => ({ generate_certificate: certificate.checked, use_cdn: cdn.checked, ...(names.length > 0 && { redirect_to: redirect.value }) }),
   };
 }
 
+const targetsFor = ({ content }, own) => content.rows.filter((row) => row.id !== own && !row.redirect_to && !row.domain.startsWith("*.")).map(({ domain }) => domain);
+
 async function add(state, place) {
   const name = h("input", { autocomplete: "off", spellcheck: "false", autocapitalize: "off", placeholder: "shop.example.com", autofocus: true });
-  const chosen = choices();
+  const chosen = choices({}, targetsFor(state));
   const found = h("div", { class: "diagnosis", role: "status" });
   const look = async () => {
     const { use_cdn: hasCdn } = chosen.read();
@@ -178,7 +182,7 @@ const sending = (finish, send) => async () => {
 async function edit(state, place, row) {
   const path = `${state.path}/customDomain/${row.id}`;
   const { tag } = await api.tagged(path);
-  const chosen = choices(row);
+  const chosen = choices(row, targetsFor(state, row.id));
   const saved = await dialog(row.domain, (finish) => [chosen.node, h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(words.save, sending(finish, () => api.patch(path, chosen.read(), tag)), { main: true }))]);
   if (saved) await again(state, place, words.settings.saved);
 }
