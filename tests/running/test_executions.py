@@ -16,8 +16,12 @@ from tests.running.deployments import deployed
 from tests.world import World
 from windlass.api.executions import ExecutionSocket
 from windlass.api.streaming import Streams
+from windlass.control.services import executions
 from windlass.engines.engine import TerminalSize
 from windlass.engines.workload import StaticSite
+
+MESSAGES, MESSAGE_BYTES = 300, 60_000
+"""More than the kernel keeps of a connection."""
 
 
 @pytest.fixture
@@ -292,6 +296,44 @@ async def test_a_database_connection_forwards_bytes_in_both_directions_until_eit
     (begun,) = await told(world, "SHELL")
     assert begun["command"] == "a connection to port 5432"
     assert len(await told(world, "SHELL_ENDED")) == 1
+
+
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_connection_ends_with_its_client_although_the_program_does_not_read(monkeypatch, reads):
+    """Otherwise, its place would be taken for ever. The control is a program that reads, and gets all."""
+    monkeypatch.setattr(executions, "_CLOSE_TIMEOUT", 60 if reads else 0.1)
+    received: list[int] = []
+    is_over = asyncio.Event()
+
+    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while reads and (data := await reader.read(MESSAGE_BYTES)):
+            received.append(len(data))
+        is_over.set()
+        if not reads:
+            await is_closed.wait()
+        writer.close()
+
+    is_closed = asyncio.Event()
+    async with await asyncio.start_server(read, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        connection = executions.PortConnection(reader, writer)
+        writing = asyncio.ensure_future(write_messages(connection))
+        if reads:
+            await writing
+        else:
+            await asyncio.sleep(0.2)
+            writing.cancel()
+        async with asyncio.timeout(20):
+            await connection.close()
+            await is_over.wait()
+        is_closed.set()
+    assert sum(received) == (MESSAGES * MESSAGE_BYTES if reads else 0)
+
+
+async def write_messages(connection: executions.PortConnection) -> None:
+    for _ in range(MESSAGES):
+        await connection.write(b"x" * MESSAGE_BYTES)
 
 
 async def test_a_database_connection_requires_the_deploy_scope_and_a_listening_database(world, database):

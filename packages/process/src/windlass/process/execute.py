@@ -19,6 +19,13 @@ from windlass.process.spawn import Spawner, SpawnRequest
 
 _MAX_OUTPUT_BYTES: Final = 1024 * 1024
 """Maximum bytes of output that are kept. Further output is discarded."""
+_PIECE_BYTES: Final = 64 * 1024
+_MAX_LAST_PIECES: Final = 16
+"""Maximum number of pieces that are read at the end of a command. This is as much as a pipe of an ordinary
+user contains. A background process may write faster than the pieces are read."""
+_MAX_OUTPUT_BYTES_PER_SECOND: Final = 1024 * 1024
+"""Maximum rate at which output is read, as with the Docker engine. Otherwise, commands that write all the
+time would occupy the event loop. A faster command is slowed down by back-pressure."""
 _NO_TIME: Final = 124
 _REFUSED_EXIT_CODE: Final = 126
 _NOT_FOUND: Final = 127
@@ -108,29 +115,40 @@ class _CommandOutput:
         self._read_end, self.write_end = os.pipe()
         os.set_blocking(self._read_end, False)
         self._kept = bytearray()
+        self._pause: asyncio.TimerHandle | None = None
 
     @property
     def text(self) -> str:
         return self._kept.decode("utf-8", "replace")
 
     def listen(self) -> None:
-        asyncio.get_running_loop().add_reader(self._read_end, self._read_some)
+        asyncio.get_running_loop().add_reader(self._read_end, self._read_some_and_pause)
 
     def read_all(self) -> None:
         """Reads the available output. Does not wait for the end of the output, because a background process
-        may keep the pipe open."""
-        while self._read_some():
-            pass
+        may keep the pipe open, and does not read all of it if such a process keeps writing."""
+        for _ in range(_MAX_LAST_PIECES):
+            if not self._read_some():
+                break
 
     def close(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
         asyncio.get_running_loop().remove_reader(self._read_end)
         os.close(self._read_end)
         os.close(self.write_end)
 
-    def _read_some(self) -> bool:
+    def _read_some_and_pause(self) -> None:
+        if size := self._read_some():
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._read_end)
+            self._pause = loop.call_later(size / _MAX_OUTPUT_BYTES_PER_SECOND, self.listen)
+
+    def _read_some(self) -> int:
+        """Reads a piece of the output. Returns its size; 0 if there is none now."""
         try:
-            piece = os.read(self._read_end, 64 * 1024)
+            piece = os.read(self._read_end, _PIECE_BYTES)
         except BlockingIOError:
-            return False
+            return 0
         self._kept += piece[: _MAX_OUTPUT_BYTES - len(self._kept)]
-        return bool(piece)
+        return len(piece)

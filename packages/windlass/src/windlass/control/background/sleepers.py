@@ -19,6 +19,7 @@ from windlass.base.clock import MINUTE, SECOND
 from windlass.base.errors import Unavailable
 from windlass.base.fair_share import FairShare
 from windlass.base.log import log
+from windlass.control.background.mentions import MentionReader
 from windlass.control.background.sleep_reasons import why_awake
 from windlass.control.context.context import Context, SleepTerms
 from windlass.control.records.sealed_workload import workload_of
@@ -70,6 +71,7 @@ class Sleepers:
         self._seen: dict[str, _SeenUse] = {}
         self._kept: dict[str, _KeptAwake] = {}
         """Unused services that must not sleep."""
+        self._mentions = MentionReader(ctx)
         self._gateway: _SeenGateway | None = None
         self._asked: set[str] = set()
         """Services that have to be woken."""
@@ -127,6 +129,7 @@ class Sleepers:
             _log.info("no service is put to sleep now", extra={"reason": str(error) or "no answer"})
             return
         await self._note_uses(sleepers, uses)
+        self._mentions.begin_look()
         started_at = self._gateway_start(uses.age)
         share = FairShare()
         for service, terms in sleepers.items():
@@ -195,9 +198,11 @@ class Sleepers:
         if row is None or workload is None or (await ctx.places.of(service)).engine.is_unavailable:
             return
         try:
-            reason = await why_awake(ctx, row, workload, terms)
+            reason = await why_awake(ctx, row, workload, terms, self._mentions)
         except EngineError as error:
             _log.info("a service is not put to sleep now", extra={"service": service, "why": str(error)})
+            return
+        if reason is None:
             return
         if reason:
             before = self._kept.get(service)

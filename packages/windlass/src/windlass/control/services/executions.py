@@ -39,6 +39,8 @@ SHELL_COMMAND: Final = ("sh", "-c", "command -v bash >/dev/null 2>&1 && exec bas
 _CHUNK_BYTES: Final = 64 * 1024
 _CONNECT_TIMEOUT: Final = 10.0
 """Seconds after which connecting to a port fails."""
+_CLOSE_TIMEOUT: Final = 2.0
+"""Seconds in which a program can take the last bytes of a connection whose client has left."""
 _MAX_SHOWN_LENGTH: Final = 2000
 """Maximum length of a command in the audit, in characters."""
 
@@ -184,8 +186,13 @@ class PortConnection:
 
     async def close(self) -> None:
         self._writer.close()
-        with suppress(OSError):
-            await self._writer.wait_closed()
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT):
+                await self._writer.wait_closed()
+        except TimeoutError:  # a program that does not read would keep the connection for ever
+            self._writer.transport.abort()
+        except OSError:
+            return
 
 
 async def _find_instance(ctx: Context, service: Row, serving: DeploymentRow | None, named: str) -> Instance:
