@@ -39,7 +39,6 @@ async def server(folder: Path, port: int, *, has_others: bool = False) -> AsyncI
     """Listens as a server does. It ends as one that is killed."""
     kept = await asyncio.to_thread(take_sockets, folder, HOST, port) or {(HOST, port): listen(HOST, port)}
     sockets = ApiSockets(folder, HOST, kept, has_others=has_others)
-    sockets.listening.listen()
     keeping = asyncio.create_task(sockets.keep())
     await until_true(lambda: is_kept(folder, port))
     try:
@@ -157,17 +156,22 @@ async def test_beside_other_servers_connections_are_refused_after_a_wait_and_the
     port = free_ports.free_port()
     door = ApiListener(tmp_path, {})
     try:
-        async with server(tmp_path, port, has_others=True):
-            pass
+        async with server(tmp_path, port, has_others=True) as before:
+            await end_a_connection(before)
         await until(lambda: is_refused(port))
         assert not is_free(port)
         async with server(tmp_path, port, has_others=True) as after:
-            _, writer = await asyncio.open_connection(HOST, port)
-            accepted, _ = await asyncio.get_running_loop().sock_accept(after.listening)
-            accepted.close()
-            writer.close()
+            await end_a_connection(after)
     finally:
         door.close()
+
+
+async def end_a_connection(sockets: ApiSockets) -> None:
+    """The server closes a connection first, so that the kernel remembers it for a minute."""
+    _, writer = await asyncio.open_connection(*sockets.listening.getsockname())
+    accepted, _ = await asyncio.get_running_loop().sock_accept(sockets.listening)
+    accepted.close()
+    writer.close()
 
 
 def is_refused(port: int) -> bool:

@@ -50,6 +50,23 @@ async def test_changes_of_requests_run_before_changes_of_background_work(store: 
     assert [name for name in order if name != "request"] == many
 
 
+async def test_readers_run_while_a_long_change_pauses_and_see_nothing_of_it(store: Store):
+    seen: list[list[str]] = []
+
+    async def long(tx: Tx) -> None:
+        await adds("first")(tx)
+        while not seen:  # noqa: ASYNC110 (as a fair share does)
+            await asyncio.sleep(0)
+        await adds("second")(tx)
+
+    async def read() -> None:
+        seen.append(await names(store))
+
+    await asyncio.gather(store.write(long), store.write(adds("third")), read())
+    assert seen == [[]]
+    assert sorted(await names(store)) == ["first", "second", "third"]
+
+
 async def test_a_failing_change_does_not_fail_its_commit_group(store: Store, place: Place):
     changes = [adds(f"n{number}") if number % 3 else fails_late for number in range(12)]
     outcomes = await together(*(store.write(change) for change in changes))
@@ -175,7 +192,7 @@ async def test_a_change_that_awaits_something_else_fails_on_sqlite(embedded: Pla
 
     async def dawdles(tx: Tx) -> None:
         await add(tx, "dawdler")
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
 
     async with embedded.opened() as store:
         outcomes = await together(*(store.write(change) for change in (adds("a"), dawdles, adds("b"))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Mapping
@@ -82,6 +83,7 @@ class ApiSockets:
         port = next(iter(sockets))[1]
         self.listening = sockets[host, port]
         self.listening.setblocking(False)
+        _listen_again(self.listening)
         held = sockets.get((_OTHER_FAMILY, port)) or hold_other_family(host, port)
         # uvicorn closes the socket at which it accepts. The gateway may need it again after that.
         self._places = {(host, port): self.listening.dup()}
@@ -111,3 +113,22 @@ class ApiSockets:
         finally:
             with suppress(OSError):
                 channel.close()
+
+
+def _listen_again(listener: socket.socket) -> None:
+    """Makes a socket listen that the gateway has stopped.
+
+    The gateway clears SO_REUSEADDR with it. Without the option, no socket can listen as long as the kernel
+    remembers connections of the former server (TIME_WAIT). With it, another program could bind the port until
+    this socket listens, so the option is set before that only if it is needed.
+    """
+    if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+        return
+    try:
+        listener.listen()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.listen()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -56,6 +56,7 @@ _RESERVE_BYTES = 4 << 20
 large."""
 _AMPLE_SPACE_FACTOR = 16
 """The reserve is created only if the disk has this multiple of the reserve's size free."""
+_WAITED = "a change waited for something other than its transaction"
 _GROUPS_BETWEEN_CHECKS = 64
 """Number of groups of changes between two checks of the reserve."""
 _UNIQUE_ERRORS = {apsw.SQLITE_CONSTRAINT_UNIQUE, apsw.SQLITE_CONSTRAINT_PRIMARYKEY}
@@ -130,7 +131,7 @@ class SqliteWriter(SqliteSession):
     async def attempt(self, change: Write[Any], tx: Tx) -> Outcome:
         self._refusal, self._before = None, self._changes()
         try:
-            answer = _finish(change(tx))
+            answer = await _carry_out(change(tx))
         except _UNAVAILABLE_ERRORS:
             raise
         except Exception as failure:  # noqa: BLE001 (the caller gets the exception)
@@ -380,10 +381,24 @@ def _unreadable() -> Unavailable:
 
 def _finish(work: Awaitable[T]) -> T:
     """Runs a coroutine that never waits, and returns its result."""
-    coroutine: Coroutine[Any, None, T] = work  # type: ignore[assignment]  # not `cast`: a call for each change
+    coroutine: Coroutine[Any, None, T] = work  # type: ignore[assignment]  # not `cast`: a call for each read
     try:
         coroutine.send(None)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     coroutine.close()
-    raise RuntimeError("a change waited for something other than its transaction")
+    raise RuntimeError(_WAITED)
+
+
+async def _carry_out(work: Awaitable[T]) -> T:
+    """Runs a change, and returns its result. A long one may let other tasks run, but may not wait."""
+    coroutine: Coroutine[Any, None, T] = work  # type: ignore[assignment]  # not `cast`: a call for each change
+    while True:
+        try:
+            waits_for = coroutine.send(None)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        if waits_for is not None:
+            coroutine.close()
+            raise RuntimeError(_WAITED)
+        await asyncio.sleep(0)

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from windlass.base.fair_share import FairShare
 from windlass.control.context.call import Call, Reply, encode, reads
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of
@@ -69,10 +70,11 @@ async def preview_environment(ctx: Context, call: Call) -> Reply:
         lacking = await _not_cloned(tx, original, copy, is_environment=True)
         if hours_of(original) and not hours_of(copy):
             lacking.append(_of(None, "RUNNING_HOURS", name_of(original), _NO_HOURS))
-        services = []
+        services, share = [], FairShare()
         for before, after in await _pairs(ctx, tx, original, copy):
             services.append(await _cloned_service(ctx, tx, before, after))
             lacking += await _not_cloned(tx, before, after)
+            await share.pause()
         lacking.append(_of(None, "DEPLOYMENTS", name_of(original), _NO_DEPLOYMENTS))
         stages = await tx.deployment_stages.of_environment(copy.id)
         rows = [await tx.resources.get(stage.id) for stage in stages]

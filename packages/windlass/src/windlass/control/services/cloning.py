@@ -16,6 +16,7 @@ from msgspec.structs import fields
 
 from windlass.base import ids
 from windlass.base.errors import Conflict, Forbidden, Invalid
+from windlass.base.fair_share import FairShare
 from windlass.control.context.call import Call, Reply, writes
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import name_of, refuse_in_deletion
@@ -131,7 +132,7 @@ async def copy_environment(
     copy, _ = await _copy(
         ctx, tx, call, original_row, parent, request.changes, extras=request.extras, id=request.id
     )
-    levels = [CopiedLevel(original_row, copy)]
+    levels, share = [CopiedLevel(original_row, copy)], FairShare()
     for service in await _by_names(tx, await services_of(ctx, tx, original_row)):
         if (changes := request.of_service(service)) is None:
             continue
@@ -141,6 +142,7 @@ async def copy_environment(
         if request.with_restrictions:
             await _copy_restrictions(ctx, tx, call, service, copied)
         levels.append(CopiedLevel(service, copied))
+        await share.pause()
     await VariableCopies(ctx, tx, call, levels, with_secrets=request.with_secrets).make()
     stored = await tx.resources.get(copy.id)
     assert stored is not None

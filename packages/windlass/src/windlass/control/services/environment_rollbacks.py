@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.errors import Conflict, Invalid, Missing
+from windlass.base.fair_share import FairShare, apply_to_each
 from windlass.base.segments import moment as milliseconds_of
 from windlass.control.context.call import Call, Reply, encode, reads, writes
 from windlass.control.context.context import Context
@@ -69,7 +70,9 @@ async def show_difference(ctx: Context, call: Call) -> Reply:
     versions = await _versions(ctx, source, environment, call.asked(EnvironmentRollbackQuery))
     comparison = ReleaseComparison(is_write=False)
     own = await _own_difference(ctx, source, environment, versions, comparison)
-    services = [await _shown_service(ctx, source, version, own, comparison) for version in versions]
+    services = await apply_to_each(
+        lambda version: _shown_service(ctx, source, version, own, comparison), versions
+    )
     document = {
         "environment_id": environment.id,
         "changes": [change.shown() for change in own.changes],
@@ -88,11 +91,12 @@ async def rollback(ctx: Context, tx: Tx, call: Call) -> Reply:
     if asked.settings != PRESENT:
         versions = await _go_back(ctx, tx, call, environment, versions)
     await give_stages(ctx, tx, environment)
-    places = await tx.deployment_stages.places(environment.id)
+    places, share = await tx.deployment_stages.places(environment.id), FairShare()
     for version in sorted(versions, key=lambda version: places.get(version.service.id, 0)):
         if version.deployment and await _differs(ctx, tx, version.service, version.deployment):
             deployment, _ = await repeat(ctx, tx, call, version.service, version.deployment)
             call = with_group(call, deployment)
+        await share.pause()
     return await note_request(
         ctx, tx, call, environment, State.DEPLOYED, call.group or environment.id
     )  # fmt: skip
@@ -109,6 +113,7 @@ async def _go_back(
         await require_write(tx, call, environment)
         await restore_variables(ctx, tx, call, own.changes, recreated)
     restored: list[EarlierVersion] = []
+    share = FairShare()
     for version in versions:
         if version.deployment is None:
             continue
@@ -116,6 +121,7 @@ async def _go_back(
         difference = await difference_of(ctx, tx, service, version.deployment, comparison)
         service = await go_back(ctx, tx, call, difference, recreated)
         restored.append(EarlierVersion(service, version.deployment))
+        await share.pause()
     return restored
 
 
@@ -141,8 +147,9 @@ async def _versions(
     moment, is_ended = await _moment(ctx, reads, services, query)
     skipped = await reads.deployment_stages.skipped(environment.id)
     versions: list[EarlierVersion] = []
-    searched = 0
+    searched, share = 0, FairShare()
     for service in services:
+        await share.pause()
         if service.id in skipped:
             versions.append(EarlierVersion(service, None, _SKIPPED))
             continue

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from windlass.base.fair_share import FairShare
 from windlass.control.context.call import Call
 from windlass.control.context.context import Context
 from windlass.control.request.creating import NewResource, create_in
@@ -68,14 +69,18 @@ class VariableCopies:
         """Built-in variables, by level and family."""
 
     async def make(self) -> None:
+        share = FairShare()
         for level, copy in self._levels:
             await self._note_outputs(level, copy)
+            await share.pause()
         for level, copy in self._levels:
             for family in self._families:
                 for row in await self._tx.resources.of_parent(level.id, family.name):
                     await self._copy_or_note(family, row, copy)
+                    await share.pause()
         while self._derived:
             await self._derive(self._derived.pop(next(iter(self._derived))))
+            await share.pause()
 
     async def _copy_or_note(self, family: Family, row: Row, level: Row) -> None:
         if original := await _original_of(self._tx, row):
