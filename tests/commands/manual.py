@@ -16,11 +16,16 @@ SERVER = "http://127.0.0.1:8080"
 """The address of a server in the manual."""
 
 
+_NOT_RUN_PATTERN = re.compile(r"^make | ID\b| --at 20")
+"""An id, or the time of an earlier state, is that of the reader's server."""
+
+
 def examples(page: Path) -> str:
-    """All blocks of shell of a page, as one script that stops at the first failure, without calls of make."""
+    """All blocks of shell of a page, as one script that stops at the first failure, without calls of make and
+    lines that a person completes."""
     blocks = re.findall(r"^```sh\n(.+?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
-    lines = [line for line in "\n".join(blocks).splitlines() if not line.startswith("make ")]
+    lines = [line for line in "\n".join(blocks).splitlines() if not _NOT_RUN_PATTERN.search(line)]
     return "\n".join(["set -euo pipefail", "shopt -s expand_aliases", *lines])
 
 
