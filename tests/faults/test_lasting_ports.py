@@ -11,6 +11,7 @@ import pytest
 
 from tests.faults.inside import Service, inside, until
 from tests.faults.scenes import HTTP, STORAGE
+from windlass.control.records.ports import PORT_PREFIX
 
 pytestmark = pytest.mark.slow
 
@@ -21,6 +22,13 @@ async def found_at(service: Service) -> int:
     place = await ctx.places.of(service.id)
     at = await place.engine.neighbour_address(service.inside.environment, service.id, "shop", 8080)
     return at.port
+
+
+async def public_port(service: Service) -> int:
+    """The public TCP port of a service."""
+    rows = await service.inside.ctx.store.reads.names.of(service.id)
+    (port,) = [row.name.removeprefix(PORT_PREFIX) for row in rows if row.name.startswith(PORT_PREFIX)]
+    return int(port)
 
 
 def listens(port: int) -> bool:
@@ -67,6 +75,27 @@ async def test_the_port_of_a_stopped_service_is_reserved_until_the_service_is_de
         assert free() == 0
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()
+        # Negative control: nothing holds it afterwards.
+        await there.call("DELETE", shop.path)
+
+        async def is_free() -> bool:
+            return listens(port)
+
+        await until(is_free)
+
+
+async def test_the_public_port_of_a_stopped_service_is_reserved_too(tmp_path):
+    """Clients from outside try again, and would send their password to the program that answers there."""
+    async with inside(tmp_path, isolation_networks=False) as there:
+        shop = await there.application("serves", ports=[HTTP | {"protocol": "TCP"}])
+        assert (await shop.do("deploy"))["status"] == "SUCCEEDED"
+        port = await public_port(shop)
+        with watched(port) as free:
+            assert (await shop.do("stop"))["status"] == "SUCCEEDED"
+            await asyncio.sleep(0.1)
+            assert (await shop.do("deploy"))["status"] == "SUCCEEDED"
+            assert (await shop.do("uninstall"))["status"] == "SUCCEEDED"
+        assert free() == 0
         # Negative control: nothing holds it afterwards.
         await there.call("DELETE", shop.path)
 

@@ -84,11 +84,14 @@ async def reserve(ctx: Context, new_workload: Workload, old_workload: Workload |
 
 async def give_up_public_ports(ctx: Context, service: str) -> None:
     """Releases the public ports of a stopped service. Its addresses inside the environment stay reserved, so
-    that no other program can answer there. A failed reservation does not interrupt the stop."""
+    that no other program can answer there. If services share the network of the machine, so do its public
+    ports. A failed reservation does not interrupt the stop."""
     place, workload = await ctx.places.of(service), await last_workload(ctx, service)
-    inside = [listen for _, listen in await _inner_listens(ctx, workload)] if workload else []
+    kept = [listen for _, listen in await _inner_listens(ctx, workload)] if workload else []
+    if workload and any(listen.local for listen in kept):
+        kept += _public(workload)
     try:
-        await place.router.reserve(service, sorted(inside, key=lambda listen: listen.port))
+        await place.router.reserve(service, sorted(kept, key=lambda listen: listen.port))
     except RouteError as error:
         _log.warning(
             "addresses of a stopped service are not held", extra={"service": service, "why": str(error)}
