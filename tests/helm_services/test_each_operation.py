@@ -89,4 +89,13 @@ async def test_a_custom_domain_of_a_chart_leads_to_its_default_port(world: World
     assert made.status == 201, made
     listed = (await world.get(f"/helm/{service}/customDomain"))["results"]
     assert [row["domain"] for row in listed] == ["shop.example.com"]
+    assert (await world.get(f"/helm/{service}/customDomain/{made['id']}"))["state"] == "UNPROVED"
+    [checked] = (await world.get(f"/helm/{service}/checkCustomDomain"))["results"]
+    assert checked["domain_name"] == "shop.example.com"
+    changed = await world.call(
+        "PUT",
+        f"/helm/{service}/customDomain/{made['id']}",
+        {"domain": "new.example.com", "generate_certificate": False},
+    )
+    assert (changed.status, changed["domain"]) == (200, "new.example.com")
     assert (await world.delete(f"/helm/{service}/customDomain/{made['id']}")).status == 204

@@ -242,8 +242,10 @@ async def test_lists_are_empty_without_a_git_token():
         assert (await world.get(f"{path}/github/repository/branch"))["results"] == []
         [provider] = (await world.get(f"{path}/gitAuthProvider"))["results"]
         assert (provider["id"], provider["name"]) == (here.token, "GITHUB")
-        for own in ("gitAuthProvider", "github/repository", "gitlab/repository/branch?name=a/b"):
-            assert (await world.get(f"/account/{own}"))["results"] == []
+        assert (await world.get("/account/gitAuthProvider"))["results"] == []
+        for kind in ("github", "gitlab", "bitbucket"):
+            for own in ("repository", "repository/branch?name=a/b"):
+                assert (await world.get(f"/account/{kind}/{own}"))["results"] == []
         assert here.server.sent == []
 
 
