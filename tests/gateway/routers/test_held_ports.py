@@ -9,6 +9,7 @@ import pytest
 from tests import free_ports
 from tests.gateway.routers.town import Town
 from windlass.base.held_ports import hold_other_family
+from windlass.routers.router import Listen
 
 IPV6 = ("::1", "::")
 REUSE = (socket.SO_REUSEADDR, socket.SO_REUSEPORT)
@@ -58,5 +59,19 @@ def test_a_port_in_use_by_another_program_is_not_held(caplog):
 async def test_the_ipv4_port_of_a_running_gateway_cannot_be_bound_on_ipv6(town: Town):
     port = town.router.port
     assert not any(can_be_taken(address, port) for address in IPV6)
+    await town.router.stop()
+    assert all(can_be_taken(address, port) for address in IPV6)
+
+
+async def test_the_external_port_of_a_service_cannot_be_bound_on_ipv6_until_it_is_released(town: Town):
+    port, other = free_ports.free_port(), free_ports.free_port()
+    await town.router.reserve("shop", [Listen(port)])
+    assert not any(can_be_taken(address, port) for address in IPV6)
+    await town.router.reserve("shop", [Listen(other)])
+    assert all(can_be_taken(address, port) for address in IPV6)
+    assert not any(can_be_taken(address, other) for address in IPV6)
+    await town.router.forget("shop")
+    assert all(can_be_taken(address, other) for address in IPV6)
+    await town.router.reserve("shop", [Listen(port)])
     await town.router.stop()
     assert all(can_be_taken(address, port) for address in IPV6)

@@ -127,6 +127,8 @@ class BuiltinRouter:
         self._shared.is_complete = is_complete
         self._table = RoutingTable(self._shared.peer)
         self._listening: dict[str, Servers] = {}
+        self._held_external: dict[int, socket.socket | None] = {}
+        """The sockets that reserve external ports in the other address family."""
         self._inherited = inherited_sockets or {}
         self._changing = asyncio.Lock()
         self._log_file = ""
@@ -168,6 +170,18 @@ class BuiltinRouter:
         at = _OTHER_FAMILY, port
         return self._inherited.pop(at, None) or hold_other_family(self._host, port)
 
+    def _hold_external(self, before: Collection[int], ports: Collection[int]) -> None:
+        """Reserves the external ports of a service in the other address family, and releases former ones."""
+        for port in set(before) - set(ports):
+            self._release_external(port)
+        for port in ports:
+            if port not in self._held_external:
+                self._held_external[port] = self._hold_other_family(port)
+
+    def _release_external(self, port: int) -> None:
+        if (held := self._held_external.pop(port, None)) is not None:
+            held.close()
+
     def set_https_port(self, port: int, public: int = 0) -> None:
         """Listens for HTTPS at a port, or at none if it is 0. `public`: the port that clients use, if another
         one leads here; 0 otherwise. Raises RouteError; nothing has changed then."""
@@ -205,6 +219,8 @@ class BuiltinRouter:
         async with self._changing:
             servers = [server for held in self._listening.values() for server in held.values()]
             self._listening.clear()
+            for port in [*self._held_external]:
+                self._release_external(port)
             if self._gateway is not None:
                 servers.append(self._gateway)
                 self._gateway = None
@@ -246,6 +262,7 @@ class BuiltinRouter:
             wanted = self._listen_addresses(ports)
             self._check(service, wanted)
             held = self._listening.get(service, {})
+            before = {port for host, port in held if host == self._host}
             fresh = wanted - held.keys()
             # A port that moves to another address has to be released before it can be bound again.
             taken = {port for host, port in fresh if not is_inside(host)}
@@ -263,6 +280,7 @@ class BuiltinRouter:
                 self._listening[service] = held
             else:
                 self._listening.pop(service, None)
+            self._hold_external(before, {port for host, port in held if host == self._host})
 
     async def set(self, service: str, routes: Sequence[Route]) -> None:
         ports = {port_key(host, port) for host, port in self._listening.get(service, ())}
@@ -356,7 +374,12 @@ class BuiltinRouter:
         sockets = {at: server.sockets[0] for at, server in servers.items()}
         if self._https is not None:
             sockets[self._host, self._shared.https_port] = self._https.listening
-        for port, held in ((self._port, self._held), (self._shared.https_port, self._held_https)):
+        reserving = [
+            (self._port, self._held),
+            (self._shared.https_port, self._held_https),
+            *self._held_external.items(),
+        ]
+        for port, held in reserving:
             if held is not None:
                 sockets[_OTHER_FAMILY, port] = held
         return sockets
