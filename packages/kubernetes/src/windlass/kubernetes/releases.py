@@ -101,9 +101,9 @@ class _ReleasePods(Struct, frozen=True):
     items: list[Pod] = []
 
 
-def _no_home(service: str) -> str:
-    """Returns no namespace: objects of charts belong to no service by a label."""
-    return ""
+def _in_all_namespaces(service: str, namespace: str) -> bool:
+    """Returns that an object counts wherever it is: objects of charts belong to no service by a label."""
+    return True
 
 
 class Releases:
@@ -124,7 +124,7 @@ class Releases:
                 self._changed.add(environment)
 
         def watch(path: str, kind: type[KubeObject]) -> Watch[KubeObject]:
-            return Watch(api, path, kind, _SELECTOR, note, self._note_recovery, kept, _no_home)
+            return Watch(api, path, kind, _SELECTOR, note, self._note_recovery, kept, _in_all_namespaces)
 
         self._controllers = {
             "Deployment": watch(DEPLOYMENTS, ReleaseController),
