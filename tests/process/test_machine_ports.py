@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.engines.stations import ask, wanted
 from tests.free_ports import free_port
 from tests.process.helpers import KEY, SERVICE
 from windlass.engines.engine import EngineUnavailable
+from windlass.engines.workload import Volume
 from windlass.process import ports
 
 SHARES_ITS_PORT = """
@@ -149,3 +151,31 @@ async def test_a_port_shared_with_another_program_is_not_reported_for_the_instan
     (alone,) = await station.seen(SERVICE)
     assert alone.ports == made.ports
     assert station.engine._instances.supervisors.of(KEY).heard == made.ports
+
+
+LETS_GO_OF_ITS_PORT = """
+import os, socket, sys, time
+server = socket.create_server(("127.0.0.1", int(os.environ["PORT"])), reuse_port=True)
+print("listens", flush=True)
+while not os.path.exists(os.environ["WINDLASS_VOLUME_DATA"] + "/go"):
+    time.sleep(0.01)
+server.close()
+print("let go", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("is_robbed", [True, False])
+async def test_a_port_that_another_program_has_taken_later_is_not_reported_any_more(rig, station, is_robbed):
+    """The control is a port that no other program has taken."""
+    it = wanted(rig.made(LETS_GO_OF_ITS_PORT), ports=[8080], volumes=(Volume(name="data", mount="/data"),))
+    made = await station.apply(it)
+    await station.hears("listens")
+    assert [each.ports for each in await station.seen(SERVICE)] == [made.ports]
+    assert station.engine._instances.supervisors.of(KEY).heard == made.ports
+    (volume,) = (rig.folder / "volumes").rglob("data")
+    (volume / "go").touch()
+    await station.hears("let go")
+    with socket.create_server(("127.0.0.1", made.ports[8080])) if is_robbed else nullcontext():
+        (seen,) = await station.seen(SERVICE)
+    assert seen.ports == ({} if is_robbed else made.ports)

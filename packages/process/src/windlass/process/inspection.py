@@ -50,14 +50,19 @@ class InstanceInspector:
         supervisor = self._supervisors.of(key)
         if supervisor.process != record.process:
             return record.ports
-        if len(supervisor.heard) == len(record.ports):
-            return supervisor.heard
-        network = network_of(record)
+        network, heard = network_of(record), supervisor.heard
+        hears_all = len(heard) == len(record.ports)
+        if hears_all and (network or not heard):
+            return heard
         listened = await asyncio.to_thread(kernel_listeners.read_listeners, network)
         if network:  # every listener in this network belongs to the instance
             supervisor.heard = {inner: port for inner, port in record.ports.items() if port in listened}
             return record.ports
+        # Another program may listen there by now: as well, or since the instance has closed its socket.
+        if hears_all and supervisor.own_sockets == {port: listened.get(port) for port in heard.values()}:
+            return heard
         supervisor.heard = await self._own_ports(key, record, supervisor, listened)
+        supervisor.own_sockets = {port: listened[port] for port in supervisor.heard.values()}
         given = {inner: port for inner, port in record.ports.items() if port not in listened}
         return {**given, **supervisor.heard}
 

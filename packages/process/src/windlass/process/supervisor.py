@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextvars import Context
 from typing import Final
@@ -43,6 +43,7 @@ class Supervisor:
         "handle",
         "heard",
         "is_limited",
+        "own_sockets",
         "process",
         "resume",
         "verdict",
@@ -67,6 +68,8 @@ class Supervisor:
         self.resume: asyncio.TimerHandle | None = None
         self.heard: dict[int, int] = {}
         """The outer ports on which the process listens, by internal port."""
+        self.own_sockets: Mapping[int, AbstractSet[int]] = {}
+        """The inodes of the sockets that listen there, by outer port. Only in the network of the machine."""
         self.verdict = ""
         """The reason why Windlass ends the process. On a full disk, it is recorded only after the end."""
         self.foreign: AbstractSet[int] = frozenset()
