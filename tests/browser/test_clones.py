@@ -65,6 +65,25 @@ def test_the_history_of_a_variable_says_from_what_to_what(
     expect(dialog).to_contain_text("operator")
 
 
+def test_a_variable_says_which_services_use_it(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    environment = server.environment(project="Uses")
+    app = server.application(environment, repository, "using")
+    server.application(environment, repository, "beside")
+    server.call("POST", f"/environment/{environment}/environmentVariable", {"key": "CITY", "value": "Oslo"})
+    title = {"key": "TITLE", "value": "Shop of {{CITY}}"}
+    server.call("POST", f"/application/{app}/environmentVariable", title)
+    page = new_page(f"/application/{app}/variables")
+    row = page.locator("tr", has=page.get_by_text("CITY", exact=True))
+    row.locator("summary").click()
+    row.get_by_role("button", name="Who uses it").click()
+    dialog = page.locator("dialog[open]")
+    expect(dialog.locator("tbody tr")).to_have_count(2)
+    expect(dialog.locator("tr", has_text="using")).to_contain_text("In TITLE")
+    expect(dialog.locator("tr", has_text="beside")).to_contain_text("gets it")
+
+
 def test_an_environment_is_saved_as_terraform_files(server: Server, new_page: Callable[..., Page]) -> None:
     environment = server.environment(project="Saved")
     page = new_page(f"/environment/{environment}")

@@ -300,6 +300,16 @@ async def test_the_history_of_variables_says_who_changed_them_and_how(linked):
     assert "s3cret" not in secrets
 
 
+async def test_the_uses_of_a_variable_name_services_and_keys(linked):
+    await linked.done("env", "set", "--shared", "CITY=Oslo")
+    await linked.done("env", "set", "TITLE=Shop of {{CITY}}")
+    used = await linked.done("env", "uses", "web", "CITY")
+    assert [(one["service_name"], one["used_in"]) for one in used["services"]] == [("web", ["TITLE"])]
+    assert "in TITLE" in (await linked("env", "uses", "--shared", "CITY", "--text")).out
+    assert "gets it" in (await linked("env", "uses", "TITLE", "--text")).out
+    assert (await linked("env", "uses", "NOTHING", "--text")).out == "No service sees NOTHING.\n"
+
+
 async def test_shared_variables_belong_to_the_environment(linked):
     await linked.done("env", "set", "--shared", "A=1")
     [row] = (await linked.done("environment-variable", "list", "--environment", "shop/production"))["results"]

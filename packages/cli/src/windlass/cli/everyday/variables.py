@@ -21,6 +21,7 @@ from windlass.cli.everyday.call import (
     service_option,
 )
 from windlass.cli.everyday.variable_history import show_history
+from windlass.cli.everyday.variable_use import show_use
 from windlass.cli.lists import show_list
 from windlass.cli.option_files import read_file, read_texts
 from windlass.cli.suggestions import Verbs
@@ -183,13 +184,7 @@ class VariableCommands:
         self, words: Sequence[str], shared: bool, count: int, name: str | None, **options: Any
     ) -> None:
         call = EverydayCall(options)
-        if not shared:
-            name, words = call.split_service(name, words)
-            if name is None and words and call.has_service(words[0]):
-                name, words = words[0], words[1:]
-        if len(words) > 1:
-            raise InvalidUsage(f"name at most one service and one {self.noun}")
-        level = _choose_level(call, name, shared=shared)
+        level, words = self._level_and_key(call, words, name, shared=shared)
         key = {"key": words[0]} if words else {}
         is_secret = str(self.is_secret).lower()
         answer = call.api.get(f"{level.path}/variableHistory", is_secret=is_secret, page_size=count, **key)
@@ -200,7 +195,32 @@ class VariableCommands:
         if answer.get("continueToken"):
             say(f"There are older changes: show up to {_MAX_HISTORY} with --count.")
 
+    def show_use(self, words: Sequence[str], shared: bool, name: str | None, **options: Any) -> None:
+        call = EverydayCall(options)
+        level, words = self._level_and_key(call, words, name, shared=shared)
+        if not words:
+            raise InvalidUsage(f"name the {self.noun}")
+        answer = call.api.get(f"{level.path}/variableUse", key=words[0])
+        if call.as_json:
+            print_json(answer)
+            return
+        show_use(answer)
+        if not answer["is_complete"]:
+            say("There are more services: these are the ones that you may see, and 2,000 at most.")
+
     # Steps
+
+    def _level_and_key(
+        self, call: EverydayCall, words: Sequence[str], name: str | None, *, shared: bool
+    ) -> tuple[VariableLevel, Sequence[str]]:
+        """Splits a service from the key after it."""
+        if not shared:
+            name, words = call.split_service(name, words)
+            if name is None and words and call.has_service(words[0]):
+                name, words = words[0], words[1:]
+        if len(words) > 1:
+            raise InvalidUsage(f"name at most one service and one {self.noun}")
+        return _choose_level(call, name, shared=shared), words
 
     def _key_and_value(self, text: str, used_options: set[str]) -> tuple[str, str]:
         key, equals, value = text.partition("=")
@@ -338,6 +358,12 @@ def _command_group(
                 help=f"Number of changes.  [{_DEFAULT_HISTORY}]",
             ),
         ),
+        "uses": lambda: _declare(
+            "uses",
+            variable_commands.show_use,
+            helps["uses"],
+            click.Argument(["words"], nargs=-1, required=True, metavar="[SERVICE] NAME"),
+        ),
         "import": lambda: _declare(
             "import",
             variable_commands.import_file,
@@ -353,12 +379,13 @@ def _command_group(
 env = _command_group(
     VariableCommands(variable, "variable", is_secret=False),
     "env",
-    "Variables of the service: list, set, unset, their history, or import a .env file.",
+    "Variables of the service: list, set, unset, their history and uses, or import a .env file.",
     {
         "list": "List the variables of the service, including those that it inherits.",
         "set": "Set variables. `@FILE` as a value is the text of a file, `-` standard input.",
         "unset": "Delete variables of the service.",
         "history": "Show who changed variables, when, and from what to what.",
+        "uses": "Show which services use a variable, and which of them a change makes out of date.",
         "import": "Set all variables of a .env file. The difference is shown.",
     },
 )
@@ -371,6 +398,7 @@ secrets = _command_group(
         "set": "Set secrets. A name without a value is asked for, or read from standard input.",
         "unset": "Delete secrets of the service.",
         "history": "Show who changed secrets, and when.",
+        "uses": "Show which services use a secret, and which of them a change makes out of date.",
         "import": "Set all lines of a .env file as secrets. The difference is shown.",
     },
 )

@@ -52,6 +52,11 @@ def has_references(value: str) -> bool:
     return _MENTION_PATTERN.search(value) is not None
 
 
+def mentioned_names(value: str) -> list[str]:
+    """Returns the names that a value mentions, in their order."""
+    return _MENTION_PATTERN.findall(value)
+
+
 class UnresolvableVariable(Exception):
     """A process cannot run with these variables. The message is for the person who deployed."""
 

@@ -65,7 +65,7 @@ async def inputs_of(
         raise Missing("Create the service again if you still need it: it was deleted meanwhile")
     rows = [await variables_at(reads, level) for level in levels]
     own = await injected_variables(ctx, reads, levels, find_address)
-    visible = _without_secrets_above(levels, rows)
+    visible = without_secrets_above(levels, rows)
     entries = [[entry_of(ctx, row) for row in level] for level in visible]
     result = resolve([*entries, own.entries])
     used = await _used(ctx, reads, own.counted, result.used)
@@ -90,7 +90,7 @@ async def inputs_of(
     return inputs, [LevelRows(level, stored) for level, stored in zip(levels, rows, strict=True)]
 
 
-def _without_secrets_above(levels: Sequence[Row], rows: Sequence[Sequence[Row]]) -> Sequence[Sequence[Row]]:
+def without_secrets_above(levels: Sequence[Row], rows: Sequence[Sequence[Row]]) -> Sequence[Sequence[Row]]:
     """Leaves out the secrets of levels above an environment that shows the code of a fork. Those of the
     environment itself were given to it by a member."""
     marks = [level.read(PreviewMark).preview for level in levels]

@@ -12,6 +12,7 @@ import { button, confirm, dialog, empty, field, head, link, menu, say, table } f
 import { deploy } from "../services.js";
 import { crumbs } from "../shell.js";
 import { words } from "../words.js";
+import { showUses } from "../variable_uses.js";
 
 const text = words.variables;
 
@@ -94,6 +95,7 @@ function columns(state, place) {
     { title: text.changed, cell: (row) => (row.scope === "BUILT_IN" ? "" : ago(row.updated_at)) },
     { title: "", cell: (row) => row.scope !== "BUILT_IN" && menu(text.actionsOf(row.key), [
       button(text.history, () => showHistory(state, row), { plain: true }),
+      button(text.uses, () => showUses(state, row), { plain: true }),
       button(isOwn(state, row) ? text.change : text.override, () => edit(state, place, row), { plain: true, needs: creating(state) }),
       isOwn(state, row) && button(words.remove.button, () => stage(state, place, { kind: "remove", row, key: row.key }), { plain: true, danger: true, needs: ["DELETE", `${state.path}/environmentVariable/${row.id}`] }),
     ]) },
