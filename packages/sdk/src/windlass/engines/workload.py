@@ -173,6 +173,8 @@ class Workload(Struct, frozen=True, kw_only=True):
     volumes: tuple[Volume, ...] = ()
     alone: bool = False
     """Whether two generations must not run at the same time, because they would write to the same files."""
+    after_start: tuple[str, ...] = ()
+    """Command that Windlass runs in each instance after its start, with `Engine.execute`; empty for none."""
     direct: bool = False
     """Whether other services connect without a router: the service is `alone` and listens on all its
     addresses."""
@@ -224,6 +226,7 @@ def as_run(workload: Workload, command: tuple[str, ...]) -> Workload:
         command=command[1:] if is_image else command,
         ports=(),
         alone=False,
+        after_start=(),
         direct=False,
         ready=(),
         watched=False,

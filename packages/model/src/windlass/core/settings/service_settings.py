@@ -69,7 +69,11 @@ TABLE: Final = (
     ),
     _row(
         "deployment.lifecycle.post_start_exec_command", "A", _Command, [],
-        "Command that runs in each instance after its start",
+        "Command that runs in each instance after its start, and before it gets requests",
+        Effect.DEPLOYMENT,
+        note="A deployment fails if it fails or lasts longer than a start may. It runs again where a service "
+        "wakes up, or an instance is added, which may get requests before; not where one is restarted after "
+        "it ended",
     ),
     _row(
         "deployment.lifecycle.pre_stop_exec_command", "A", _Command, [],

@@ -17,6 +17,7 @@ from windlass.base.segments import line_filter
 from windlass.base.slot_waits import waiting
 from windlass.control.context.context import Context
 from windlass.control.context.place import Place
+from windlass.control.deploying.after_start import wait_until_ready
 from windlass.control.deploying.before_stop import run_before_stop
 from windlass.control.deploying.restored_database import examine
 from windlass.control.deploying.retry_later import Note, wait_while_unavailable
@@ -77,10 +78,9 @@ async def bring_up(
         await ctx.point("started")
     except EngineError as error:
         raise ReleaseFailed(str(error)) from error
-    place = await ctx.places.of(new_workload.service)
     try:
         with waiting.get()():
-            await place.engine.wait_until_ready(new_workload, count, note_reason)
+            await wait_until_ready(ctx, new_workload, count, note_reason)
     except ListensElsewhere:
         raise
     except NotReady as error:

@@ -116,6 +116,7 @@ def program(spec: Program, default_workload: Workload, advanced: AdvancedValues)
         ports=ports,
         volumes=volumes,
         alone=bool(volumes) or advanced["deployment.update_strategy.type"] == "Recreate",
+        after_start=tuple(advanced["deployment.lifecycle.post_start_exec_command"]),
         instances=spec.min_running_instances,
         most=UNLIMITED_INSTANCES if most == -1 else most,
         ready=asked or derived_probes(ports),

@@ -62,6 +62,7 @@ export const advanced = {
     "build.ram_max_in_gib": ["Memory of a build", "On Docker engines without BuildKit.", "GiB"],
     "deployment.update_strategy.type": ["Replace instances", "A service with a volume always stops first."],
     "deployment.termination_grace_period_seconds": ["Time to stop", "Between the signal to stop and the end by force.", "seconds"],
+    "deployment.lifecycle.post_start_exec_command": ["Command after the start", "Runs in each instance of a new version before it gets requests."],
     "deployment.lifecycle.pre_stop_exec_command": ["Command before the stop", "Runs in each instance before it is told to stop."],
     "security.read_only_root_filesystem": ["Read-only files", "Programs write only to volumes and /tmp. On Docker engines."],
     "cronjob.concurrency_policy": ["If the earlier run is under way", ""],

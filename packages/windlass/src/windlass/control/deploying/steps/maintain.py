@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from windlass.control.deploying.after_start import run_after_start, running_instances
 from windlass.control.deploying.ledger import Ledger, fence
 from windlass.control.deploying.rebuilding import is_rebuild, rebuild
 from windlass.control.deploying.release import apply, end_up_to, retire_others
@@ -17,7 +18,7 @@ from windlass.control.deploying.steps.wake import keep_asleep
 from windlass.control.records.deployments import status_of
 from windlass.core.deploy.scaling import count_of
 from windlass.core.deploy.states import State
-from windlass.engines.engine import ArtifactLost, EngineError, EngineUnavailable
+from windlass.engines.engine import ArtifactLost, EngineError, EngineUnavailable, NotReady
 from windlass.engines.start_remedies import LOG_HINT, with_remedy
 from windlass.engines.workload import Instance, Observation, Phase, Workload
 from windlass.routers.router import RouteError
@@ -129,9 +130,14 @@ async def _apply(ledger: Ledger, workload: Workload, count: int) -> None:
     ctx = ledger.ctx
     await ctx.point("about to keep")
     await reserve(ctx, workload)
+    known = await running_instances(ctx, workload) if workload.after_start else frozenset[str]()
     await apply(ctx, workload, count, ledger.check_claim)
     if count:
         await ledger.note_volumes(workload)
+    try:
+        await run_after_start(ctx, workload, count, known)
+    except NotReady as error:
+        ctx.logs.write(workload.service, ctx.clock.now(), str(error), version=workload.deployment)
     await ctx.point("kept")
 
 

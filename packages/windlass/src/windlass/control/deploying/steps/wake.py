@@ -13,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from windlass.base.slot_waits import waiting
+from windlass.control.deploying.after_start import wait_until_ready
 from windlass.control.deploying.before_stop import run_before_stop
 from windlass.control.deploying.ledger import Ledger, fence
 from windlass.control.deploying.release import apply, drain, retire_others
@@ -95,7 +96,7 @@ async def _start(ledger: Ledger, workload: Workload, count: int) -> int:
     await reserve(ctx, workload)
     await apply(ctx, workload, count, ledger.check_claim)
     await ctx.point("started to wake")
-    ready = asyncio.ensure_future(ledger.place.engine.wait_until_ready(workload, count))
+    ready = asyncio.ensure_future(wait_until_ready(ctx, workload, count))
     try:
         with waiting.get()():
             await _wait(ledger, ready)

@@ -22,7 +22,7 @@ const GROUPS = [
   ["traffic", "sleep", ["windlass.sleep.after_minutes", "windlass.sleep.although_called"]],
   ["traffic", "pages", ["windlass.maintenance.enable", "windlass.maintenance.allowed_source_range", "windlass.maintenance.page", "windlass.pages.error"]],
   ["build", "build", ["build.timeout_max_sec", "build.disable_buildkit_cache", "build.cpu_max_in_milli", "build.ram_max_in_gib"]],
-  ["start", "replacing", ["deployment.update_strategy.type", "deployment.termination_grace_period_seconds", "deployment.lifecycle.pre_stop_exec_command", "security.read_only_root_filesystem"]],
+  ["start", "replacing", ["deployment.update_strategy.type", "deployment.termination_grace_period_seconds", "deployment.lifecycle.post_start_exec_command", "deployment.lifecycle.pre_stop_exec_command", "security.read_only_root_filesystem"]],
   ["schedule", "runs", ["cronjob.concurrency_policy", "cronjob.success_jobs_history_limit", "cronjob.failed_jobs_history_limit", "job.delete_ttl_seconds_after_finished"]],
 ];
 const NUMBERS = ["times", "retries", "build", "runs"]; // groups that are mostly numbers, side by side
