@@ -11,6 +11,7 @@ from tests.turns import counted_turns
 from tests.world import World
 from windlass.base import fair_share
 from windlass.control.background import mentions
+from windlass.control.variables import inputs
 
 VARIABLES = 5
 
@@ -44,7 +45,7 @@ async def test_a_look_reads_the_variables_of_an_environment_once_for_all_its_ser
 ):
     """Negative control: without a memory, they are read for each service."""
     read: list[str] = []
-    original = mentions.entry_of
+    original = inputs.entry_of
 
     def counted(ctx: Any, row: Any) -> Any:
         read.append(row.id)
@@ -82,7 +83,7 @@ async def test_other_requests_are_answered_while_variables_are_read(
     """Negative control: with a long share, several variables are read in one turn."""
     await beside_variables(world, 1)
     monkeypatch.setattr(fair_share, "_TURN_SECONDS", seconds)
-    original = mentions.entry_of
+    original = inputs.entry_of
     async with counted_turns() as counts:
 
         def counted(ctx: Any, row: Any) -> Any:
