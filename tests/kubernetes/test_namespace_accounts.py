@@ -276,6 +276,25 @@ async def test_an_account_of_the_whole_cluster_is_another_one_and_ends_with_its_
     await accounts.revoke("never", "was")
 
 
+async def test_no_run_of_the_whole_cluster_trusts_what_other_runs_may_have_written(
+    accounts: NamespaceAccounts, plane: ControlPlane
+):
+    """The record of a release is such a thing. The note is where a run of the namespace cannot remove it."""
+    own = await given(accounts, "forged", run="own")
+    note = f"{paths.secrets(names.account_namespace(INSTALLATION))}/{own.namespace}"
+    assert await in_thread(status_of, own, note, "DELETE") == 403
+    account = f"{paths.accounts(own.namespace)}/{ACCOUNT}"
+    assert await in_thread(status_of, own, account, "DELETE") == 200
+    with pytest.raises(EngineError, match="Create the service in another environment"):
+        await given(accounts, "forged", run="whole", has_whole_cluster=True)
+    assert not bindings_of_runs(plane)
+    owner = plane.ask(note)["metadata"]["ownerReferences"][0]
+    assert owner["uid"] == plane.ask(f"{paths.NAMESPACES}/{own.namespace}")["metadata"]["uid"]
+    plane.ask(note, method="DELETE")  # the control: without the note, nothing stops it
+    await given(accounts, "forged", run="whole", has_whole_cluster=True)
+    await accounts.revoke("forged", "whole")
+
+
 async def test_rights_that_a_killed_server_left_are_deleted(accounts: NamespaceAccounts, plane: ControlPlane):
     """An object without an end is one of an earlier version."""
     for run in ("left", "going-on"):

@@ -28,7 +28,7 @@ from windlass.core.words.masking import EMPTY_MASK
 from windlass.engines.engine import EngineError, EngineUnavailable
 from windlass.engines.namespace_access import NamespaceAccess
 from windlass.helm.chart_error import ChartError
-from windlass.helm.families.helm import Helm
+from windlass.helm.families.helm import Helm, helm
 from windlass.helm.health import DeployedController
 from windlass.helm.manifests import ManifestDifference, compare
 from windlass.helm.plans import ReleasePlan, plan_in, put_plan
@@ -123,6 +123,7 @@ async def _give_credential(ctx: Context, run: DeploymentRow) -> bytes:
     if not isinstance(place.engine, NamespaceAccess):
         raise Conflict(NO_CLUSTER)
     spec = service.read(Helm)
+    await _refuse_beside(ctx, service)
     try:
         credential = await place.engine.namespace_credential(
             service.parent,
@@ -135,7 +136,22 @@ async def _give_credential(ctx: Context, run: DeploymentRow) -> bytes:
         raise Unavailable(str(error)) from error
     except EngineError as error:
         raise Conflict(str(error)) from error
+    await _refuse_beside(ctx, service)  # it may have got this permission meanwhile
     return msgspec.json.encode(credential)
+
+
+async def _refuse_beside(ctx: Context, service: Row) -> None:
+    """Refuses a run with rights only in the namespace beside a service that may change the whole cluster: the
+    chart could change the record of that service's release, which Helm keeps in the namespace and trusts."""
+    if service.read(Helm).allow_cluster_wide_resources:
+        return
+    for other in await ctx.store.reads.resources.of_parent(service.parent, helm.name):
+        if (spec := other.read(Helm)).allow_cluster_wide_resources:
+            raise Conflict(
+                "Create this service in another environment, and delete it here with skipReconcile: "
+                f"{spec.name} has allow_cluster_wide_resources, and other charts of its environment could "
+                "get this permission"
+            )
 
 
 async def end_credential(ctx: Context, service: Row, run: DeploymentRow) -> None:

@@ -4,6 +4,9 @@ Each namespace has an account that may do everything in it except change the nam
 elsewhere. A run gets a token that ends with the run, because it is bound to a Secret of that run. A run that
 may change the whole cluster gets an account of its own, in a namespace apart: who may make Pods in a
 namespace may take each account there for them.
+
+A run trusts what earlier runs have written into the namespace, such as the record of a release. So no run
+that may change the whole cluster begins in a namespace where runs without this right were before.
 """
 
 from __future__ import annotations
@@ -56,6 +59,10 @@ class NamespaceAccounts:
         lifetime = max(MIN_TOKEN_SECONDS, round(seconds))
         try:
             await self._namespaces.add(environment, org)
+            if has_whole_cluster:
+                await self._refuse_written(name)
+            else:
+                await self._note_written(name)
             give = self._token_of_cluster if has_whole_cluster else self._token_of_namespace
             token = await give(name, run, lifetime)
         except ClusterUnavailable as error:
@@ -95,6 +102,27 @@ class NamespaceAccounts:
         own, now = names.selector(self._options.installation), time.time()
         await self._delete_expired(CLUSTER_BINDINGS, own, now)
         await self._delete_expired(paths.accounts(self._home), own, now)
+
+    async def _refuse_written(self, namespace: str) -> None:
+        """Refuses a namespace to which runs of less rights may have written."""
+        mark = await self._api.find(paths.secrets(self._home, namespace), KubeObject)
+        if mark or await self._api.find(paths.accounts(namespace, ACCOUNT), KubeObject):
+            raise EngineError(
+                "Create the service in another environment, and delete this one with skipReconcile: runs "
+                "that may change only the namespace were in this environment before, and what they left "
+                "there could get rights in the whole cluster"
+            )
+
+    async def _note_written(self, namespace: str) -> None:
+        """Notes that runs of the namespace write to it. The note is where they cannot remove it, and is
+        deleted with the namespace."""
+        await self._namespaces.add_empty(self._object("Namespace", self._home))
+        owner = await self._api.get(f"{paths.NAMESPACES}/{namespace}", KubeObject)
+        mark = self._object("Secret", namespace, self._home)
+        mark["metadata"]["ownerReferences"] = [
+            {"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": owner.metadata.uid}
+        ]
+        await self._objects.create(paths.secrets(self._home), mark, KubeObject)
 
     async def _token_of_namespace(self, namespace: str, run: str, seconds: int) -> str:
         await self._delete_expired(paths.secrets(namespace), f"{self._selector()},{names.RUN}", time.time())
