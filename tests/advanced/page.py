@@ -16,8 +16,8 @@ from windlass.core.settings.service_settings import TABLE
 from windlass.core.settings.setting import AdvancedSetting, Effect
 
 PAGE = Path(__file__).parents[2] / "docs/advanced-settings.md"
-KINDS = {"A": "application", "C": "container", "J": "job", "H": "Helm chart", "T": "Terraform"}
-ABSENT = "H"
+KINDS = {"A": "application", "C": "container", "J": "job", "R": "Helm chart", "T": "Terraform"}
+ABSENT = "R"
 """Kinds on which no setting acts."""
 TIMES = {
     Effect.AT_ONCE: "at once",

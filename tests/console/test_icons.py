@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 
-from windlass.console.files import ROOT, ConsoleFiles
+from windlass.console.files import ROOT, ConsoleFiles, sources
 
-SCRIPTS = "\n".join(path.read_text() for path in ROOT.rglob("*.js"))
+SCRIPTS = "\n".join(content.decode() for name, content in sources().items() if name.endswith(".js"))
 SYMBOL = re.compile(r'<symbol id="([\w-]+)" viewBox="0 0 24 24">')
 NAMED = re.compile(r'\bicon(?:\(|: )"([a-z0-9-]+)"')
 

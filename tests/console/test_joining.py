@@ -8,10 +8,10 @@ import re
 import pytest
 
 from windlass.base.errors import Unavailable
-from windlass.console.files import ROOT, ConsoleFiles
+from windlass.console.files import ConsoleFiles, sources
 from windlass.console.joining import MAIN, STYLE, UnknownForm, join
 
-SOURCES = {str(path.relative_to(ROOT)): path.read_bytes() for path in ROOT.rglob("*") if path.is_file()}
+SOURCES = sources()
 STYLES = {f"style/{name}.css": b"" for name in ("base", "parts", "pages")}
 FIRST_PAGE = {"js/pages/overview.js": b"export const a = 1;\n"}
 

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.needs import program
-from windlass.console.files import ROOT
 
 pytestmark = pytest.mark.slow
 
 
-def test_every_text_used_by_a_page_is_in_the_texts_file(tmp_path: Path) -> None:
+def test_every_text_used_by_a_page_is_in_the_texts_file(scripts: Path) -> None:
     node = program("node")
     script = Path(__file__).with_name("missing_texts.mjs")
-    done = subprocess.run([node, str(script), str(ROOT / "js")], capture_output=True, text=True, check=True)
+    done = subprocess.run([node, str(script), str(scripts)], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
 
 
@@ -28,8 +27,8 @@ def texts_that_no_page_names(folder: Path) -> list[str]:
     return list(json.loads(done.stdout))
 
 
-def test_every_text_in_the_texts_file_is_used_by_a_page() -> None:
-    assert texts_that_no_page_names(ROOT / "js") == []
+def test_every_text_in_the_texts_file_is_used_by_a_page(scripts: Path) -> None:
+    assert texts_that_no_page_names(scripts) == []
 
 
 def test_the_search_finds_texts_that_no_page_uses(tmp_path: Path) -> None:

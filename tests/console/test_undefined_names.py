@@ -45,12 +45,12 @@ def compiled(folder: Path) -> str:
     return done.stdout
 
 
-def test_no_console_module_uses_an_undefined_name():
-    assert names(ROOT / "js", _UNDEFINED) == []
+def test_no_console_module_uses_an_undefined_name(scripts):
+    assert names(scripts, _UNDEFINED) == []
 
 
-def test_no_console_module_has_an_unused_name():
-    assert names(ROOT / "js", _UNUSED) == []
+def test_no_console_module_has_an_unused_name(scripts):
+    assert names(scripts, _UNUSED) == []
 
 
 @pytest.mark.nightly

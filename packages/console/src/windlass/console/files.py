@@ -9,18 +9,26 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
+from windlass.base.entry_points import entry_points
 from windlass.base.errors import Unavailable
 from windlass.console.joining import join
 
 ROOT: Final = Path(__file__).with_name("static")
 BASE: Final = "/console"
+PACKAGES: Final = "windlass.console"
+"""The group of entry points of packages that have files of the console."""
+_NEW_SERVICE_PATTERN: Final = re.compile(r"js/pages/new/([a-z]\w*)\.js")
+_BEGIN: Final = b"\nexport async function begin("
+"""What the page of a new service has."""
 _VERSION_MARK: Final = b"{version}"
+_NEW_SERVICES_MARK: Final = b"{new_services}"
 _ICONS_MARK: Final = b"{icons}"
 _ICON_FILE: Final = "icons.svg"
 """The sprite, which stands in the page: an icon is there when the first page is drawn."""
@@ -59,17 +67,14 @@ class ConsoleFile(Struct, frozen=True):
 
 class ConsoleFiles:
     def __init__(self, root: Path = ROOT) -> None:
-        contents = {
-            str(path.relative_to(root)): path.read_bytes()
-            for path in sorted(root.rglob("*"))
-            if path.suffix in _CONTENT_TYPES
-        }
+        contents = sources(root)
         digest = hashlib.sha256()
         for name, content in contents.items():
             digest.update(f"{name}\0{len(content)}\0".encode() + content)
         self.version = digest.hexdigest()[:16]
         contents = join(contents)
         page = contents.pop("index.html").replace(_VERSION_MARK, self.version.encode())
+        page = page.replace(_NEW_SERVICES_MARK, " ".join(made_by_hand(contents)).encode())
         page = page.replace(_ICONS_MARK, contents.pop(_ICON_FILE).strip())
         self._page = _file("index.html", page, is_forever=False)
         self._files = {
@@ -90,6 +95,28 @@ class ConsoleFiles:
             raise Unavailable("Load the page again: this server has another version of the console")
         is_place = path == BASE or path.startswith(f"{BASE}/")
         return self._page if is_place and Path(path).suffix not in _CONTENT_TYPES else None
+
+
+def sources(root: Path = ROOT) -> dict[str, bytes]:
+    """Returns the files of the console and those of packages, which are served beside them. A package adds
+    the page of a new service of its kind, such as `js/pages/new/cache.js`. It cannot replace a file."""
+    folders = [Path(next(iter(point.load().__path__))) for point in entry_points(PACKAGES)]
+    found = {
+        str(path.relative_to(folder)): path
+        for folder in (*folders, root)
+        for path in folder.rglob("*")
+        if path.suffix in _CONTENT_TYPES
+    }
+    return {name: path.read_bytes() for name, path in sorted(found.items())}
+
+
+def made_by_hand(contents: Mapping[str, bytes]) -> list[str]:
+    """Returns the kinds of services that have a page for a new one."""
+    return [
+        match[1]
+        for name, content in contents.items()
+        if (match := _NEW_SERVICE_PATTERN.fullmatch(name)) and _BEGIN in content
+    ]
 
 
 def _file(name: str, content: bytes, *, is_forever: bool) -> ConsoleFile:

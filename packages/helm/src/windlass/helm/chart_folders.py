@@ -39,6 +39,8 @@ from windlass.sources.git import GitCommit, GitSource
 CHART_FOLDER: Final = "chart"
 REPOSITORY_FOLDER: Final = "repository"
 VALUES_FOLDER: Final = "values"
+VALUES_COMMIT: Final = "values_commit_id"
+"""The choice of a commit of the repository with the values."""
 
 
 class FetchedSource(Struct, frozen=True):
@@ -203,7 +205,7 @@ async def _fetch_values(
     if files is None or not files.git:
         return ""
     git: ValuesInGit = files.git
-    asked = particulars(build_input.deployment).values_commit_id
+    asked = particulars(build_input.deployment).choices.get(VALUES_COMMIT)
     fetched, _ = await _fetch_git(ctx, build_input, git.git_repository, asked, repository_folder)
     root = repository_folder / git.git_repository.root_path.strip("/")
     await in_thread(_copy_values, root, git.paths, into / VALUES_FOLDER)

@@ -52,7 +52,7 @@ from windlass.engines.engine import Demand
 from windlass.engines.findings import Finding, ok
 from windlass.engines.releases import ReleasedEndpoint
 from windlass.engines.workload import Artifact, Workload, WorkloadPort
-from windlass.helm.chart_folders import chart_path, make_folder, values_paths
+from windlass.helm.chart_folders import VALUES_COMMIT, chart_path, make_folder, values_paths
 from windlass.helm.failures import MAX_LOG_LINES, explain_output
 from windlass.helm.families.helm import DIFFERENCE, Helm, helm
 from windlass.helm.families.helm_repository import HelmRepository, helm_repository
@@ -168,7 +168,7 @@ class HelmKind(ServiceKind[Helm]):
             return ChosenVersion()
         return ChosenVersion(
             git_commit_id=body.git_commit_id or None,
-            values_commit_id=body.values_override_git_commit_id or None,
+            choices={VALUES_COMMIT: commit} if (commit := body.values_override_git_commit_id) else {},
             image_tag=body.chart_version or None,
         )
 
@@ -179,14 +179,14 @@ class HelmKind(ServiceKind[Helm]):
         if version.image_tag and spec.source.git_repository:
             raise clash("chart_version", "leave it out: the chart is from a git repository")
         files = spec.values_override.file or None
-        if version.values_commit_id and (files is None or not files.git):
+        if VALUES_COMMIT in version.choices and (files is None or not files.git):
             raise clash("values_override_git_commit_id", "leave it out: no values are from a git repository")
 
     async def check_choice(self, tx: Tx, actor: Actor, service: Row, version: ChosenVersion) -> None:
         spec = service.read(Helm)
         if not spec.allow_cluster_wide_resources:
             return
-        is_chosen = version.git_commit_id or version.values_commit_id or version.made
+        is_chosen = version.git_commit_id or version.choices or version.made
         if is_chosen and not await allows(tx, actor, Scope.ADMIN, service):
             raise Forbidden(
                 "allow_cluster_wide_resources: use a token with the scope Admin, or deploy without naming a "

@@ -18,8 +18,8 @@ _NO_BUILDS = (
 )
 _NO_FILES = (
     "Start the server with the engine docker or process, and connect this cluster to it with its kubeconfig: "
-    "a server with the engine kubernetes has no place for the files of charts and modules, so it deploys "
-    "neither yet"
+    "a server with the engine kubernetes has no place for the files of a program that runs on the "
+    "machine of the server"
 )
 
 

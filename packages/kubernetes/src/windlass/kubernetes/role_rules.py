@@ -21,7 +21,7 @@ _WHOLE_DISCOVERY: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGro
 """The form in which one answer has the resources of all groups."""
 _ROLE_GROUP: Final = "rbac.authorization.k8s.io"
 _FORMER_GROUP: Final = "extensions"
-"""A group that clusters have no more, and that roles of charts still name beside its successors."""
+"""A group that clusters have no more, and that older roles still name beside its successors."""
 _OBJECT_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 """All verbs except `escalate` and `bind`, which would give a role or an account more rights than this one
 has."""
@@ -78,8 +78,9 @@ async def read_rules(api: ClusterApi) -> list[Rule]:
 
 
 def namespace_rules(groups: Sequence[ApiGroup]) -> list[Rule]:
-    # A role of a chart names groups and resources together, such as `deployments` of the core group and of
-    # `apps`. An account may give only rights that it has, so it has those to resources that do not exist too.
+    # A role that a run makes names groups and resources together, such as `deployments` of the core group
+    # and of `apps`. An account may give only rights that it has, so it has those to resources that do not
+    # exist too.
     inside = {name for group in groups for name in group.namespaced() if _first(name) != _NAMESPACES}
     read_only = {name for name in inside if _first(name) in _LIMITS or name == _POD_STATUS}
     others = {group.metadata.name for group in groups} - {"", _ROLE_GROUP} | {_FORMER_GROUP}

@@ -30,7 +30,7 @@ keeps two writers apart."""
 
 _GROUPS: Final = (
     "Organizations", "Projects", "Environments", "Applications", "Databases", "Containers", "Jobs",
-    "Clusters", "Environment Variables", "Secrets", "Deployment Rules", "Webhooks", "Cloud Provider", "Helm",
+    "Clusters", "Environment Variables", "Secrets", "Deployment Rules", "Webhooks", "Cloud Provider",
     "Terraform", "Alert Rules", "Members", "Backups", "Billing",
 )  # fmt: skip
 """The groups of operations in the order of the API contract. Other groups follow them."""

@@ -25,6 +25,7 @@ from windlass.core.declare.fields import (
     absent,
     alternatives,
     example,
+    in_section,
     shown_in_examples,
 )
 from windlass.core.declare.resource import Family, Spec
@@ -101,8 +102,11 @@ class Helm(Spec):
             description="Whether the chart may change objects outside of its namespace. To turn it on, or "
             "to change the chart, its values or arguments while it is on, needs Admin"
         ),
+        in_section("chart"),
     ] = False
-    values_override: Annotated[ValuesOverride, shown_in_examples()] = field(default_factory=ValuesOverride)
+    values_override: Annotated[ValuesOverride, shown_in_examples(), in_section("chart")] = field(
+        default_factory=ValuesOverride
+    )
     icon_uri: Icon = "app://windlass/helm"
     blueprint_id: Annotated[Maybe[Id], WITHOUT_EFFECT] = absent
 

@@ -3,9 +3,9 @@
 from typing import Final
 
 from windlass.core.settings.operations import default_advanced_settings
-from windlass.core.settings.service_settings import rows_of
+from windlass.core.settings.service_settings import ROUTED, rows_of
 from windlass.core.settings.setting import settings_of_kind
 
-OF_CHARTS: Final = settings_of_kind("Helm", rows_of("H"))
+OF_CHARTS: Final = settings_of_kind("Helm", rows_of(ROUTED))
 
-defaults = default_advanced_settings(OF_CHARTS, "Helm charts")
+defaults = default_advanced_settings(OF_CHARTS, "Helm")

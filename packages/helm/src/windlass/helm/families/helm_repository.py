@@ -224,7 +224,7 @@ helm_repository = Family(
     parent=organization,
     shown=HelmRepositoryShown,
     nested=True,
-    group="Helm",
+    group="Helm repositories",
     spoken="Helm repository",
     write_need=Scope.ADMIN,
     normalise=normalise,
@@ -254,7 +254,7 @@ helm_repository = Family(
 
 available = StandaloneOperation(
     path="/availableHelmRepository",
-    group="Helm",
+    group="Helm repositories",
     action=get(
         "listAvailableHelmRepository",
         list[AvailableHelmRepository],

@@ -253,6 +253,11 @@ def shown_in_examples() -> Meta:
     return Meta(extra_json_schema={EXAMPLE_MARK: SHOWN})
 
 
+def in_section(name: str) -> Meta:
+    """Puts a field into a section of the settings that the console shows."""
+    return Meta(extra_json_schema={"x-section": name})
+
+
 def left_out_of_examples() -> Meta:
     """Leaves an optional field out of examples of the OpenAPI document: another choice excludes it."""
     return Meta(extra_json_schema={EXAMPLE_MARK: LEFT_OUT})

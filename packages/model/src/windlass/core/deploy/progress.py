@@ -54,8 +54,8 @@ class ChosenVersion(Struct, frozen=True, kw_only=True):
     """The version to deploy, as far as the deployment request determines it."""
 
     git_commit_id: str | None = None
-    values_commit_id: str | None = None
-    """The requested commit of the repository with the values, if that is another repository."""
+    choices: dict[str, str] = {}
+    """Further choices of the kind, such as the commit of a second repository."""
     upload: str | None = None
     """The id of the requested upload, whose digest replaces a commit."""
     image_tag: str | None = None
@@ -113,8 +113,8 @@ class Particulars(Struct, omit_defaults=True, kw_only=True):
     """The trace id of the request that created the deployment."""
     git_commit_id: str | None = None
     """The id of the requested commit."""
-    values_commit_id: str | None = None
-    """The requested or actual commit of the repository with the values; None without such a repository."""
+    choices: dict[str, str] = {}
+    """Further choices of the kind; see `ChosenVersion`."""
     image_tag: str | None = None
     """The requested or actual tag of an image that Windlass does not build."""
     branch: str | None = None

@@ -24,8 +24,10 @@ _Page = Annotated[str, Meta(max_length=16_384)]
 """A page, which is part of each route of a service."""
 _Text = Annotated[str, Meta(max_length=65_536)]
 
-_PROGRAMS, _ROUTED, _BUILT, _ALL = "AC", "ACH", "AJ", "ACJT"
-"""The letters of kinds of service: applications, containers, jobs, H for charts and T for modules."""
+ROUTED: Final = "R"
+"""The letter of other kinds of service whose ports have host names."""
+_PROGRAMS, _ROUTED, _BUILT, _ALL = "AC", f"AC{ROUTED}", "AJ", "ACJT"
+"""The letters of kinds of service: applications, containers, jobs, and T for modules."""
 
 
 def _row(
@@ -212,7 +214,7 @@ TABLE: Final = (
         "Whether answers are buffered", note="The gateway passes answers on as they come",
     ),
     _row(
-        "network.ingress.proxy_request_buffering", "CH", Literal["on", "off"], "on",
+        "network.ingress.proxy_request_buffering", f"C{ROUTED}", Literal["on", "off"], "on",
         "Whether requests are buffered", note="The gateway passes requests on as they come",
     ),
     _row(

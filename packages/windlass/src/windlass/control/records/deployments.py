@@ -127,7 +127,7 @@ def _new_details(service: Row, call: Call, version: ChosenVersion, stage: StageR
         origin=call.origin.origin,
         trace=call.trace,
         git_commit_id=version.git_commit_id,
-        values_commit_id=version.values_commit_id,
+        choices=version.choices,
         image_tag=version.image_tag,
         commit=version.commit,
         made=version.made,

@@ -120,7 +120,7 @@ async def _same_version(ctx: Context, tx: Tx, service: Row) -> ChosenVersion:
     commit = details.commit.git_commit_id if details.commit else None
     return ChosenVersion(
         git_commit_id=commit,
-        values_commit_id=details.values_commit_id,
+        choices=details.choices,
         image_tag=details.image_tag,
         of=last.id,
         purpose="REDEPLOY",

@@ -33,19 +33,11 @@ const LISTS = {
   deploymentStage: { load: () => import("./pages/stages.js") },
 };
 
-// Kinds of services whose new ones have a page made by hand; all others have a form of the API.
-const NEW_SERVICES = {
-  __proto__: null,
-  application: () => import("./pages/new/application.js"),
-  container: () => import("./pages/new/container.js"),
-  database: () => import("./pages/new/database.js"),
-  helm: () => import("./pages/new/helm.js"),
-  job: () => import("./pages/new/job.js"),
-  terraform: () => import("./pages/new/terraform.js"),
-};
+// Kinds of services whose new ones have a page made by hand, here or in a package; all others have a form of the API.
+const MADE_BY_HAND = document.documentElement.dataset.newServices.split(" ");
 
 /** The page of a new service of a kind. */
-export const newServiceOf = (kind) => (NEW_SERVICES[kind] || (() => import("./pages/new/other.js")))();
+export const newServiceOf = (kind) => (MADE_BY_HAND.includes(kind) ? import(`./pages/new/${kind}.js`) : import("./pages/new/other.js"));
 
 // Families whose things are made in a form by hand, on their derived pages.
 const FORMS = {

@@ -4,7 +4,6 @@ export const SECTIONS = [
   ["general", "sliders-horizontal", ["name", "description", "source", "git_repository", "root_path", "image_name", "tag", "registry_id", "type", "version", "accessibility", "auto_deploy", "watch_paths", "auto_preview", "terraform_files_source", "auto_deploy_config", "cpu", "memory", "min_running_instances", "max_running_instances"]],
   ["schedule", "calendar-clock", ["schedule", "max_nb_restart", "max_duration_seconds"]],
   ["module", "layers", ["terraform_variables_source", "backend", "engine", "provider_version", "timeout_sec", "job_resources", "action_extra_arguments"]],
-  ["chart", "package", ["values_override", "allow_cluster_wide_resources"]],
   ["build", "hammer", ["builder", "dockerfile_path", "docker_target_build_stage", "language_version", "system_packages", "install_command", "build_command", "static_folder", "static_fallback", "static_headers"]],
   ["start", "terminal", ["start_command", "process", "release_command", "entrypoint", "arguments"]],
   ["ports", "network", ["automatic_port", "ports"]],

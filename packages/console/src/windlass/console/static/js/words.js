@@ -44,7 +44,7 @@ export const words = {
   doneBy: ({ action, purpose, command, status_details: details }, type) => steps[details?.sub_action] || purposes[purpose] || (!command && kinds[type]?.done[action]) || words.readable(action),
   deploymentName: ({ number, command }) => (command ? `run ${number}` : `v${number}`),
   readable: (word) => states[word] || products[word] || String(word || "").replace(/_/g, " ").toLowerCase().replace(/^./, (letter) => letter.toUpperCase()),
-  levels: { APPLICATION: "service", CONTAINER: "service", DATABASE: "service", JOB: "service", HELM: "service", TERRAFORM: "service", ENVIRONMENT: "environment", PROJECT: "project", BUILT_IN: "built in" },
+  levels: { ENVIRONMENT: "environment", PROJECT: "project", BUILT_IN: "built in" }, service: "service",
   time: { now: "just now", ago: (length) => `${length} ago`, in: (length) => `in ${length}` },
 
   add: "Add", cancel: "Cancel", change: "Change", close: "Close", copied: "Copied", copy: "Copy", notCopied: "Select the text and copy it by hand: this browser does not let the page copy.", create: "Create", done: "Done", more: "More actions",
@@ -186,7 +186,7 @@ export const words = {
   settings: {
     about: "Nothing is changed yet.", effectNow: "Takes effect at once.", effectNext: "Takes effect at the next deployment.", saveAndDeploy: "Save and deploy", saveAndPlan: "Save and plan", saved: "Saved.", nothingChanged: "Nothing was changed.",
     changed: (count) => `${plural(count, "change")}:`, discard: "Discard", search: "Search settings", results: "Found", nothingFound: "No setting has these words.", named: "Name", whatRuns: "What runs",
-    sections: { general: "General", schedule: "Schedule", module: "Module and variables", chart: "Chart and values", build: "Build", start: "Start", ports: "Ports", traffic: "Requests", probes: "Health checks", storage: "Storage", other: "Advanced", declaration: "As code", danger: "Delete" },
+    sections: { general: "General", schedule: "Schedule", module: "Module and variables", build: "Build", start: "Start", ports: "Ports", traffic: "Requests", probes: "Health checks", storage: "Storage", other: "Advanced", declaration: "As code", danger: "Delete" },
     declaration: "The whole service as code", declarationAbout: "As it can be sent to the API, or with the command line.", danger: "Delete this service",
     size: { title: "Size of an instance", about: "The most that one instance may use. A program that needs more memory is restarted.", cpu: "CPU", cpus: "CPUs", memory: "Memory", unit: "Unit of the memory", own: "Custom", ownAbout: "set both" },
     instances: { title: "Instances", number: "Number of instances", numberHelp: "0 stops the service.", fixed: "Fixed number", load: "Follow the load", noLimit: "no limit", loadHelp: "Instances are added while their CPU is busy, and removed when it is not." },
@@ -219,10 +219,10 @@ export const words = {
     injected: (count) => `Set by Windlass: ${count}`, injectedAbout: "Programs get these too, and other variables may mention them, as {{NAME}}. A variable of yours with one of these names wins.",
   },
   newService: {
-    title: "New service", about: "From a repository to an address.", what: "What it is", kinds: { application: "Application from git", database: "Database", container: "Container image", job: "Job", helm: "Helm chart", terraform: "Terraform module" },
+    title: "New service", about: "From a repository to an address.", what: "What it is", kinds: { application: "Application from git", database: "Database", container: "Container image", job: "Job", terraform: "Terraform module" },
     abouts: {
       container: "Runs an image of a registry as it is.", needsImages: "It needs a cluster with Docker: the engine of this environment runs no images. The container can be created, but not deployed here.", database: "Runs beside the services that use it, which get its address and password as variables.",
-      job: "Runs a command and ends: at set times, when its environment starts or stops, or when you ask for it.", terraform: "Plans and applies a module of a repository, and keeps its state.", helm: "Installs a chart in the namespace of its environment, on a Kubernetes cluster.",
+      job: "Runs a command and ends: at set times, when its environment starts or stops, or when you ask for it.", terraform: "Plans and applies a module of a repository, and keeps its state.",
     },
     noEnvironment: "A service lives in an environment of a project. There is none yet.", firstEnvironment: "production", madeWithIt: "There is no environment yet: this one is made with the service.", makeEnvironment: "Make a project with an environment", firstProject: "First project",
     url: "Repository", urlSearch: "Type a part of its name to choose one that a git token sees, or enter its address.", urlHelp: "Such as https://github.com/acme/shop.git or git@github.com:acme/shop.git. A private one needs a token of its host: Organization, Git tokens.", urlMissing: "Paste the address of a repository.", branch: "Branch", defaultBranch: "its default branch", root: "Folder", gitToken: "Token for a private one", look: "Look at it", lookAgain: "Look again",

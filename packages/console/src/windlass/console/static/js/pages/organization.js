@@ -12,7 +12,7 @@ import * as named from "../settings/named.js";
 import { words } from "../words.js";
 import { organizationTexts as text } from "../words_of_organization.js";
 
-const GROUPS = { access: ["member", "apiToken"], connections: ["gitToken", "containerRegistry", "helmRepository", "webhook"], machines: ["cluster"] };
+const GROUPS = { access: ["member", "apiToken"], connections: ["gitToken", "containerRegistry", "webhook"], machines: ["cluster"] };
 const KNOWN = Object.values(GROUPS).flat();
 
 export async function load({ params }) {
@@ -30,16 +30,20 @@ export async function load({ params }) {
 
 const formOf = (organization) => hold(named.edit({ service: organization }));
 
+// What Windlass calls, and can test.
+const isConnection = (state, list) => Boolean(state.document.at("POST", `${list.path}/x/check`));
+
 export function render(state, place) {
   const { path, organization, lists, form } = state;
-  const others = lists.filter((list) => !KNOWN.includes(familyOf(list)));
+  const further = lists.filter((list) => !KNOWN.includes(familyOf(list)));
+  const others = further.filter((list) => !isConnection(state, list));
   const audit = row("audit", `${path}/audit`, words.audit.title, text.abouts.audit);
   const rows = (names) => names.map((name) => lists.find((list) => familyOf(list) === name)).filter(Boolean).map((list) => rowOf(state, list));
   return [
     head(organization.name, { about: text.about }),
     h("div", { class: "columns" },
       h("div", {}, group(text.groups.access, [...rows(GROUPS.access), audit]), group(text.groups.machines, rows(GROUPS.machines))),
-      h("div", {}, group(text.groups.connections, rows(GROUPS.connections)),
+      h("div", {}, group(text.groups.connections, [...rows(GROUPS.connections), ...further.filter((list) => isConnection(state, list)).map((list) => rowOf(state, list))]),
         panel(text.general, own(form.node), h("div", { class: "actions" }, button(words.save, () => save(state, place), { needs: ["PATCH", path] }))))),
     others.length > 0 && group(text.groups.others, others.map((list) => rowOf(state, list))),
   ];

@@ -91,7 +91,7 @@ function columns(state, place) {
   return [
     { title: text.key, cell: (row) => h("code", { class: "key" }, row.key) },
     { title: text.value, wide: true, cell: (row) => value(state, place, row) },
-    { title: text.from, cell: (row) => [h("span", { class: "tag" }, words.levels[row.scope] || words.readable(row.scope)), overriddenBy(row) && h("span", { class: "muted" }, ` ${text.overrides(words.levels[overriddenBy(row).scope] || "")}`), isOverridden(state, row) && h("span", { class: "muted" }, ` ${text.overridden}`)] },
+    { title: text.from, cell: (row) => [h("span", { class: "tag" }, words.levels[row.scope] || words.service), overriddenBy(row) && h("span", { class: "muted" }, ` ${text.overrides(words.levels[overriddenBy(row).scope] || words.service)}`), isOverridden(state, row) && h("span", { class: "muted" }, ` ${text.overridden}`)] },
     { title: text.changed, cell: (row) => (row.scope === "BUILT_IN" ? "" : ago(row.updated_at)) },
     { title: "", cell: (row) => row.scope !== "BUILT_IN" && menu(text.actionsOf(row.key), [
       button(text.history, () => showHistory(state, row), { plain: true }),
@@ -135,7 +135,7 @@ function historyOf({ changes, next, isComplete }) {
     table([
       { title: text.changed, cell: (change) => ago(change.timestamp) },
       { title: text.changedBy, cell: (change) => [change.changed_by, h("span", { class: "muted" }, ` ${words.origins[change.origin] || words.readable(change.origin)}`)] },
-      { title: text.from, cell: (change) => h("span", { class: "tag" }, words.levels[change.scope] || words.readable(change.scope)) },
+      { title: text.from, cell: (change) => h("span", { class: "tag" }, words.levels[change.scope] || words.service) },
       { title: text.change, wide: true, cell: changeOf },
     ], changes, { key: (change) => change.number, label: text.history }),
     !isComplete && !next && h("p", { class: "muted" }, text.historyEnds),

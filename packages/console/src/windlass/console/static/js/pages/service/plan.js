@@ -42,7 +42,7 @@ export function render(state, place) {
   const make = button(text.make, () => run(state, place), { main: !plan?.applicable, disabled: Boolean(now), key: "plan", needs: ["POST", `${path}/deploy`] });
   return [
     now && h("section", { class: "panel" }, h("p", {}, badge(now.status), " ", deploymentLink(path, now, text.underWay(now.number)))),
-    plan ? thePlan(state, place, plan, make) : !now && empty(text.empty, make, commandFor(state.has("lock") ? "windlass terraform deploy --action PLAN --wait" : "windlass helm deploy --force-event DIFF --wait", service.name)),
+    plan ? thePlan(state, place, plan, make) : !now && empty(text.empty, make, commandFor(commandOf(state), service.name)),
     content.plans.length > 1 && earlier(state, place, plan),
     h("div", { class: "columns" }, content.lock && lock(state, place), state.has("stateVersion") && versions(state, place)),
   ];
@@ -104,10 +104,23 @@ function versions(state, place) {
   ], rows, { key: (row) => row.number, label: text.versions }), move);
 }
 
+// Without a lock, the only value of a parameter of a deploy asks for a plan.
+function askingOf({ document, path }) {
+  const valuesOf = ({ schema }) => (schema?.enum || []).filter(Boolean);
+  const found = document.at("POST", `${path}/deploy`).parameters.find((parameter) => parameter.in === "query" && valuesOf(parameter).length === 1);
+  return [found.name, valuesOf(found)[0]];
+}
+
+function commandOf(state) {
+  const [name, value] = state.has("lock") ? ["action", "PLAN"] : askingOf(state);
+  const option = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
+  return `windlass ${state.path.split("/")[1]} deploy --${option} ${value} --wait`;
+}
+
 // The page stays: the plan appears here when it is made.
 async function run(state, place) {
   if (state.has("lock")) await api.post(`${state.path}/deploy`, { action: "PLAN" });
-  else await api.post(`${state.path}/deploy?forceEvent=DIFF`, {});
+  else await api.post(`${state.path}/deploy?${new URLSearchParams([askingOf(state)])}`, {});
   say(text.asked);
   await state.read();
   place.update();

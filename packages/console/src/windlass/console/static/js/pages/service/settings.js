@@ -50,8 +50,10 @@ function rail(state, place) {
     h("nav", { "aria-label": words.sections }, all.map(([name, sign]) => h("a", {
       href: `/console${state.path}/settings?section=${name}`, key: name, "aria-current": !content.wanted && name === content.section ? "page" : null,
       onclick: (event) => !(event.metaKey || event.ctrlKey || event.shiftKey) && (event.preventDefault(), event.stopPropagation(), open(state, place, name)),
-    }, icon(sign), h("span", {}, text.sections[name])))));
+    }, icon(sign), h("span", {}, sectionTitle(name))))));
 }
+
+const sectionTitle = (name) => text.sections[name] || words.readable(name);
 
 // Edits in the other sections stay.
 function open({ content, path }, place, name) {
@@ -62,7 +64,7 @@ function open({ content, path }, place, name) {
 
 function draw(state, section, hidden) {
   return h("div", { key: `section-${section.name}`, hidden, class: "settings-section" }, section.parts.map((part, index) =>
-    h("section", { class: "panel", key: `${section.name}${index}` }, h("h2", {}, part.title || (section.name === "general" ? text.whatRuns : text.sections[section.name])), part.about && h("p", { class: "help" }, part.about), own(part.node))));
+    h("section", { class: "panel", key: `${section.name}${index}` }, h("h2", {}, part.title || (section.name === "general" ? text.whatRuns : sectionTitle(section.name))), part.about && h("p", { class: "help" }, part.about), own(part.node))));
 }
 
 // What the search finds: fields by their titles and helps.
@@ -73,7 +75,7 @@ function found(state, place) {
     const label = node.querySelector(":scope > .field-title, :scope > legend")?.textContent;
     if (!label) return [];
     const help = node.querySelector(":scope > .help")?.textContent || "";
-    const whole = `${label} ${help} ${node.dataset.field} ${part.title} ${text.sections[section.name]}`.toLowerCase();
+    const whole = `${label} ${help} ${node.dataset.field} ${part.title} ${sectionTitle(section.name)}`.toLowerCase();
     return wanted.every((word) => whole.includes(word)) ? [{ section, part, node, label, help }] : [];
   })));
   const go = ({ section, node }) => {
@@ -84,7 +86,7 @@ function found(state, place) {
     input?.focus();
   };
   return panel(text.results, hits.length ? h("ul", { class: "choose hits" }, hits.slice(0, 30).map((hit) => h("li", {}, h("button", { type: "button", class: "choice", onclick: () => go(hit) },
-    h("span", { class: "muted" }, text.sections[hit.section.name], " › "), h("strong", {}, hit.label), hit.help && h("span", { class: "help" }, prose(hit.help)))))) : h("p", { class: "muted" }, text.nothingFound));
+    h("span", { class: "muted" }, sectionTitle(hit.section.name), " › "), h("strong", {}, hit.label), hit.help && h("span", { class: "help" }, prose(hit.help)))))) : h("p", { class: "muted" }, text.nothingFound));
 }
 
 // The parts of each section, and the advanced settings that are among them.
@@ -93,9 +95,12 @@ function partsIn({ document, path, service }) {
   const shown = document.answer(document.at("GET", path)).properties;
   const known = new Set([...SECTIONS.flatMap(([, , names]) => names), ...SILENT]);
   const others = Object.keys(schema.properties).filter((name) => !known.has(name));
+  // A kind of a package names the sections of its fields.
+  const sectionFor = (name) => document.resolve(schema.properties[name])["x-section"];
+  const declared = [...new Set(others.map(sectionFor))].filter(Boolean).map((section) => [section, "package", others.filter((name) => sectionFor(name) === section)]);
   const isUsed = (name) => schema.properties[name] && !isIdle(document.resolve(schema.properties[name])) && !isIdle(document.resolve(shown[name] || {}));
   const advanced = advancedParts({ document, service, path });
-  const sections = [...SECTIONS, ["other", "ellipsis", others]]
+  const sections = [...SECTIONS, ...declared, ["other", "ellipsis", others.filter((name) => !sectionFor(name))]]
     .map(([name, sign, fields]) => ({ name, sign, parts: partsOf({ document, schema, service, path }, fields.filter(isUsed)).concat(advanced?.parts[name] || []) }))
     .filter(({ parts }) => parts.length);
   return { sections, advanced };

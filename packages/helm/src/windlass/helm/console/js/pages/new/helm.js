@@ -30,7 +30,7 @@ export function render(state, content, place) {
   const run = ["POST", "/helm/x/deploy"];
   return h("div", { key: "helm" },
     part(text.source,
-      h("p", { class: "muted" }, words.newService.abouts.helm),
+      h("p", { class: "muted" }, text.about),
       h("div", { class: "line", role: "group", "aria-label": text.source }, Object.entries(text.kinds).map(([kind, title]) =>
         h("label", {}, h("input", { type: "radio", name: "chart-source", value: kind, checked: content.kind === kind, onchange: choose(kind) }), " ", title))),
       content.kind === "git" ? h("div", { key: "git" }, h("p", { class: "muted" }, text.gitHelp), repositoryFields(state, content, `${SOURCE}.git_repository`)) : storedFields(state, content, place, set),

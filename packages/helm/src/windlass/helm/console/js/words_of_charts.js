@@ -1,7 +1,7 @@
 // Texts of Helm charts: where a chart is, and its values. They are loaded with the forms.
 
 export const charts = {
-  source: "Chart", kinds: { stored: "Chart repository", git: "Git repository" },
+  about: "Installs a chart in the namespace of its environment, on a Kubernetes cluster.", source: "Chart", kinds: { stored: "Chart repository", git: "Git repository" },
   repository: "Repository", repositoryHelp: "Choose one to list its charts.", chart: "Chart", chartHelp: "OCI registries do not list charts: type the name.", version: "Version", versionHelp: "The newest one is selected.",
   addRepository: "Add a chart repository", noRepository: "There is no chart repository yet: add one, or use a git repository.",
   gitHelp: "The folder with Chart.yaml. Its dependencies are fetched in the versions of Chart.lock.",
