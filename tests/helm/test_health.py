@@ -56,3 +56,12 @@ def test_changes_by_others_are_drift_and_no_problem():
 def test_an_autoscaler_of_the_chart_is_no_drift():
     scaled = replace(PRESENT, generation=4, wanted=5, ready=5)
     assert judge([DEPLOYED], [scaled], scales_itself=True).drift == ""
+
+
+def test_a_daemon_set_that_has_a_pod_on_each_node_is_not_scaled_by_others():
+    deployed = DeployedController("DaemonSet", "agent", 1, 1)
+    present = replace(PRESENT, kind="DaemonSet", name="agent", generation=2, wanted=3, ready=3)
+    assert judge([deployed], [replace(present, generation=1)], scales_itself=False).drift == ""
+    changed = judge([deployed], [present], scales_itself=False).drift
+    assert changed.endswith("DaemonSet/agent was changed in the cluster")
+    assert judge([deployed], [], scales_itself=False).problem.startswith("Deploy again: DaemonSet/agent was")

@@ -13,6 +13,7 @@ from tests.world import World
 from windlass.core.words.events import Event
 from windlass.engines.releases import ReleasedController, ReleasedEndpoint, ReleasedRoute, ReleaseState
 from windlass.engines.workload import Workload
+from windlass.helm import release_watch
 from windlass.helm.health import DeployedController
 from windlass.helm.kind import HelmKind
 from windlass.helm.manifests import compare
@@ -125,6 +126,28 @@ async def test_changes_by_others_are_told_and_a_deployment_ends_that(
     releases.put(environment, ReleaseState([controller(service)]))
     await watch.look()
     assert await shown(world, service) == ("DEPLOYED", "")
+
+
+@pytest.mark.parametrize("has_pod", [True, False])
+async def test_a_single_pod_is_looked_at_again_because_no_watch_tells_its_changes(
+    world: World,
+    releases: FakeReleases,
+    watch: ReleaseWatch,
+    monkeypatch: pytest.MonkeyPatch,
+    has_pod: bool,
+):
+    monkeypatch.setattr(release_watch, "_FIRST_PAUSE", 0.0)
+    environment = await world.environment()
+    service = await release_of(world, environment)
+    await released(world, service)
+    pod = controller(service, kind="Pod", name="alone", wanted=1, ready=1)
+    releases.put(environment, ReleaseState([controller(service), *([pod] if has_pod else [])]))
+    await watch.look()
+    assert await shown(world, service) == ("DEPLOYED", "")
+    broken = replace(pod, ready=0, reason="the container main of the Pod alone exited with 3")
+    releases.states[environment] = ReleaseState([controller(service), broken])  # without a notice
+    await watch.look()
+    assert ((await shown(world, service))[0] == "DEPLOYMENT_ERROR") is has_pod
 
 
 async def test_a_failed_or_stopped_release_keeps_its_state(

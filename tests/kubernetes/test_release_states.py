@@ -91,6 +91,50 @@ async def test_a_controller_that_lacks_pods_tells_the_problem_of_one_of_its_own(
     chosen = {"matchLabels": {"app": "web"}}
     spec = {"replicas": 1, "selector": chosen, "template": template}
     put(cluster, "deployments", "web", kind="Deployment", spec=spec)
-    (found,) = (await state_of(cluster)).controllers
+    controllers = (await state_of(cluster)).controllers
+    (found,) = (each for each in controllers if each.kind == "Deployment")
     assert (found.wanted, found.ready) == (1, 0)
     assert found.reason == "the container main of the Pod web-1 exited with 3"
+
+
+def put_pod(cluster: StubCluster, name: str, labels: dict[str, str], code: int, **metadata: Any) -> None:
+    """Makes a Pod of a release that has ended."""
+    status = {"name": "main", "ready": False, "restartCount": 1, "lastState": {}}
+    status["state"] = {"terminated": {"exitCode": code}}
+    phase = "Failed" if code else "Succeeded"
+    put(
+        cluster,
+        "pods",
+        name,
+        labels,
+        spec={"containers": []},
+        status={"phase": phase, "containerStatuses": [status]},
+    )
+    if metadata:
+        pod = cluster.objects["pods", SPACE, name]
+        cluster.put("pods", {**pod, "metadata": {**pod["metadata"], **metadata}})
+
+
+async def test_daemon_sets_jobs_and_single_pods_of_a_release_are_told(cluster: StubCluster):
+    owner = [{"kind": "Job", "name": "seed", "uid": "1"}]
+    put_pod(cluster, "agent-1", {"app": "agent"}, 3, ownerReferences=owner)
+    put_pod(cluster, "alone", {}, 4)
+    put_pod(cluster, "done", {}, 0)
+    chosen = {"matchLabels": {"app": "agent"}}
+    counts = {"desiredNumberScheduled": 3, "numberReady": 2}
+    put(cluster, "daemonsets", "agent", kind="DaemonSet", spec={"selector": chosen}, status=counts)
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": ""}
+    for name, conditions in (("seed", [failed]), ("index", [{**failed, "type": "Complete"}]), ("runs", [])):
+        put(cluster, "jobs", name, kind="Job", spec={}, status={"conditions": conditions})
+    found = {each.address: each for each in (await state_of(cluster)).controllers}
+    assert {address: (each.wanted, each.ready) for address, each in found.items()} == {
+        "DaemonSet/agent": (3, 2),
+        "Job/seed": (1, 0),
+        "Job/index": (0, 0),
+        "Job/runs": (0, 0),
+        "Pod/alone": (1, 0),
+        "Pod/done": (0, 0),
+    }
+    assert found["DaemonSet/agent"].reason == "the container main of the Pod agent-1 exited with 3"
+    assert found["Job/seed"].reason == "it failed: BackoffLimitExceeded"
+    assert found["Pod/alone"].reason == "the container main of the Pod alone exited with 4"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec import Struct
 
 from windlass.engines.releases import ReleasedController
 
+_ON_NODES: Final = "DaemonSet"
+"""A kind of object whose number of Pods follows the nodes."""
+
 
 class DeployedController(Struct, frozen=True):
-    """A Deployment or StatefulSet as a deployment left it."""
+    """A Deployment, StatefulSet or DaemonSet as a deployment left it."""
 
     kind: str
     name: str
@@ -68,7 +72,7 @@ def _changes(
         now = present.get(former.address)
         if now is None or now.generation == former.generation:
             continue
-        if now.wanted == former.replicas:
+        if now.wanted == former.replicas or former.kind == _ON_NODES:
             yield f"{now.address} was changed in the cluster"
         elif not scales_itself:
             yield f"{now.address} was scaled from {former.replicas} to {now.wanted} Pods in the cluster"

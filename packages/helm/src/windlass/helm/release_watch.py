@@ -21,7 +21,13 @@ from windlass.control.people.organizations import NO_PARENT
 from windlass.control.records.deployments import particulars, record_health, status_of
 from windlass.core.deploy.states import ENDING_ACTIONS, Progress, State
 from windlass.engines.engine import EngineError
-from windlass.engines.releases import ReleasedEndpoint, ReleasedRoute, ReleaseEngine, ReleaseState
+from windlass.engines.releases import (
+    SINGLE_POD,
+    ReleasedEndpoint,
+    ReleasedRoute,
+    ReleaseEngine,
+    ReleaseState,
+)
 from windlass.engines.workload import Workload
 from windlass.families.organization import organization
 from windlass.helm.families.helm import DIFFERENCE, Helm, helm
@@ -162,7 +168,8 @@ class ReleaseWatch:
         else:
             self._unready.pop(service.id, None)
         await self._record(service, deployment, health)
-        return not health.problem
+        # Single Pods are not watched.
+        return not health.problem and not any(each.kind == SINGLE_POD for each in own)
 
     async def _record(self, service: Row, deployment: DeploymentRow, health: ReleaseHealth) -> None:
         state = State.DEPLOYMENT_ERROR if health.problem else State.DEPLOYED

@@ -17,11 +17,11 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from windlass.launch.kubernetes_api import SCALED_KINDS, KubernetesApi
+from windlass.launch.kubernetes_api import SCALED_KINDS, WATCHED_KINDS, KubernetesApi
 from windlass.launch.launcher import LaunchRefused, Variables, launch, say
 from windlass.launch.run_server import RunServer
 
@@ -228,7 +228,7 @@ class HelmRun:
         assert self._api is not None
         controllers = [
             {"kind": kind, "name": name, "generation": generation, "replicas": replicas}
-            for kind, name in self._scaled()
+            for kind, name in self._objects(WATCHED_KINDS)
             for generation, replicas in self._api.generation(kind, name)
         ]
         self._server.send("PUT", "/controllers", json.dumps({"controllers": controllers}).encode())
@@ -295,12 +295,16 @@ class HelmRun:
 
     def _scaled(self) -> Iterator[tuple[str, str]]:
         """Yields the kind and the name of the release's objects that have replicas."""
+        return self._objects(SCALED_KINDS)
+
+    def _objects(self, kinds: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Yields the kind and the name of the release's objects of these kinds."""
         if not self._history():
             return
         manifest = self._text("get", "manifest", self._release, *self._place())
         for document in re.split(r"^---$", manifest, flags=re.MULTILINE):
             kind, name = _KIND_PATTERN.search(document), _NAME_PATTERN.search(document)
-            if kind and name and kind[1] in SCALED_KINDS:
+            if kind and name and kind[1] in kinds:
                 yield kind[1], name[1]
 
     def _remove(self) -> None:

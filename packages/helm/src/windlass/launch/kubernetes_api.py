@@ -25,6 +25,8 @@ _PAUSED: Final = "windlass.dev/paused-replicas"
 """The annotation with the number of pods before an object was paused."""
 SCALED_KINDS: Final = {"Deployment": "deployments", "StatefulSet": "statefulsets"}
 """The kinds of objects with a number of pods, and their names in paths."""
+WATCHED_KINDS: Final = {**SCALED_KINDS, "DaemonSet": "daemonsets"}
+"""The kinds of objects whose changes by others are told."""
 _USUAL_WAITING: Final = frozenset({"ContainerCreating", "PodInitializing", ""})
 
 
@@ -141,7 +143,7 @@ class KubernetesApi:
         self._send("PATCH", self._path_of(kind, name), json.dumps(change).encode())
 
     def _path_of(self, kind: str, name: str) -> str:
-        return f"/apis/apps/v1/namespaces/{self._namespace}/{SCALED_KINDS[kind]}/{name}"
+        return f"/apis/apps/v1/namespaces/{self._namespace}/{WATCHED_KINDS[kind]}/{name}"
 
     def _tail(self, pod: str) -> list[str]:
         try:

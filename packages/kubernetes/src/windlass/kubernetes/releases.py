@@ -20,11 +20,17 @@ from typing import Final
 from msgspec import Struct
 
 from windlass.base.addresses import Reach
-from windlass.engines.releases import ReleasedController, ReleasedEndpoint, ReleasedRoute, ReleaseState
+from windlass.engines.releases import (
+    SINGLE_POD,
+    ReleasedController,
+    ReleasedEndpoint,
+    ReleasedRoute,
+    ReleaseState,
+)
 from windlass.kubernetes import names, paths
 from windlass.kubernetes.api import ClusterApi, ClusterRefusal, ClusterUnavailable
 from windlass.kubernetes.cache import DEPLOYMENTS, STATEFUL_SETS
-from windlass.kubernetes.documents import KubeObject, Pod
+from windlass.kubernetes.documents import KubeObject, ObjectCondition, Pod
 from windlass.kubernetes.instances import OUT_OF_MEMORY, is_leaving
 from windlass.kubernetes.manifests import ClusterOptions
 from windlass.kubernetes.reasons import pending_reason
@@ -34,6 +40,8 @@ _SELECTOR: Final = "app.kubernetes.io/managed-by=Helm"
 _RELEASE: Final = "meta.helm.sh/release-name"
 _SERVICE_OF_SLICE: Final = "kubernetes.io/service-name"
 _SERVICES: Final = "/api/v1/services"
+_DAEMON_SETS: Final = "/apis/apps/v1/daemonsets"
+_JOBS: Final = "/apis/batch/v1/jobs"
 _SLICES: Final = "/apis/discovery.k8s.io/v1/endpointslices"
 MAX_OBJECTS: Final = 10_000
 """Maximum number of controllers, and of Services, of one environment that are looked at."""
@@ -63,6 +71,59 @@ class _ReleaseControllerStatus(Struct, frozen=True, rename="camel"):
 class ReleaseController(KubeObject, frozen=True):
     spec: _ReleaseControllerSpec = _ReleaseControllerSpec()
     status: _ReleaseControllerStatus = _ReleaseControllerStatus()
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """The wanted and the ready Pods."""
+        return self.spec.replicas, self.status.ready_replicas
+
+    @property
+    def failure(self) -> str:
+        """Why it will have no ready Pods; empty if that is not known."""
+        return ""
+
+
+class _DaemonSetSpec(Struct, frozen=True):
+    selector: _PodSelector = _PodSelector()
+
+
+class _DaemonSetStatus(Struct, frozen=True, rename="camel"):
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+
+
+class ReleaseDaemonSet(KubeObject, frozen=True):
+    spec: _DaemonSetSpec = _DaemonSetSpec()
+    status: _DaemonSetStatus = _DaemonSetStatus()
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        return self.status.desired_number_scheduled, self.status.number_ready
+
+    @property
+    def failure(self) -> str:
+        return ""
+
+
+class _JobStatus(Struct, frozen=True):
+    conditions: list[ObjectCondition] | None = None
+
+
+class ReleaseJob(KubeObject, frozen=True):
+    spec: _DaemonSetSpec = _DaemonSetSpec()
+    status: _JobStatus = _JobStatus()
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """A Job that runs, or has ended well, lacks no Pod."""
+        return (1, 0) if self.failure else (0, 0)
+
+    @property
+    def failure(self) -> str:
+        for each in self.status.conditions or ():
+            if each.type == "Failed" and each.status == "True":
+                return f"it failed: {each.message or each.reason}"
+        return ""
 
 
 class _ReleaseServicePort(Struct, frozen=True):
@@ -129,6 +190,8 @@ class Releases:
         self._controllers = {
             "Deployment": watch(DEPLOYMENTS, ReleaseController),
             "StatefulSet": watch(STATEFUL_SETS, ReleaseController),
+            "DaemonSet": watch(_DAEMON_SETS, ReleaseDaemonSet),
+            "Job": watch(_JOBS, ReleaseJob),
         }
         self._services, self._slices = watch(_SERVICES, ReleaseService), watch(_SLICES, EndpointSlice)
         self._tasks: list[asyncio.Task[None]] = []
@@ -161,9 +224,12 @@ class Releases:
             (kind, it)
             for kind, watch in self._controllers.items()
             for it in watch.all()
-            if isinstance(it, ReleaseController) and it.metadata.namespace == namespace
+            if isinstance(it, ReleaseController | ReleaseDaemonSet | ReleaseJob)
+            and it.metadata.namespace == namespace
         )
         controllers = [_controller(kind, it, problems) for kind, it in islice(own, MAX_OBJECTS)]
+        single = (_single_pod(pod) for pod in pods if _is_single(pod))
+        controllers += islice(single, MAX_OBJECTS - len(controllers))
         return ReleaseState(controllers, [*self._routes(namespace, pods)])
 
     @property
@@ -242,16 +308,40 @@ class _Problems:
         return next((problem for own, problem in self._found if labels.items() <= own), "")
 
 
-def _controller(kind: str, it: ReleaseController, problems: _Problems) -> ReleasedController:
-    is_short = it.status.ready_replicas < it.spec.replicas
+def _controller(
+    kind: str, it: ReleaseController | ReleaseDaemonSet | ReleaseJob, problems: _Problems
+) -> ReleasedController:
+    wanted, ready = it.counts
+    reason = problems.of(it.spec.selector.match_labels or {}) or it.failure if ready < wanted else ""
     return ReleasedController(
         kind=kind,
         name=it.metadata.name,
         release=it.annotation(_RELEASE),
         generation=it.metadata.generation,
-        wanted=it.spec.replicas,
-        ready=it.status.ready_replicas,
-        reason=problems.of(it.spec.selector.match_labels or {})[:_MAX_TEXT] if is_short else "",
+        wanted=wanted,
+        ready=ready,
+        reason=reason[:_MAX_TEXT],
+    )
+
+
+def _is_single(pod: Pod) -> bool:
+    """Returns whether a Pod is an object of a release, and of no controller."""
+    return bool(pod.annotation(_RELEASE)) and not pod.metadata.owner_references and not is_leaving(pod)
+
+
+def _single_pod(pod: Pod) -> ReleasedController:
+    has_ended_well = pod.status.phase == "Succeeded"
+    statuses = pod.status.container_statuses or ()
+    is_ready = bool(statuses) and all(status.ready for status in statuses)
+    reason = "" if has_ended_well or is_ready else pod_problem(pod)
+    return ReleasedController(
+        kind=SINGLE_POD,
+        name=pod.metadata.name,
+        release=pod.annotation(_RELEASE),
+        generation=pod.metadata.generation,
+        wanted=0 if has_ended_well else 1,
+        ready=int(is_ready),
+        reason=reason[:_MAX_TEXT],
     )
 
 

@@ -6,13 +6,16 @@ ReleaseEngine)`."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+SINGLE_POD: Final = "Pod"
+"""The kind of a Pod without a controller. Engines do not watch it: its state is that of the last look."""
+
 
 class ReleasedController(Struct, frozen=True, kw_only=True):
-    """A Deployment or StatefulSet of a release."""
+    """A Deployment, StatefulSet, DaemonSet or Job of a release, or a single Pod."""
 
     kind: str
     name: str
