@@ -266,6 +266,17 @@ async def test_known_fields_with_wrong_values_are_still_refused(embedded, body):
     is_refused(await embedded.put(await application(embedded), body), 400)
 
 
+async def test_whole_numbers_with_a_fraction_are_integers_under_compat(world):
+    environment = await world.environment()
+    body = {"name": "web", "cpu": 250.0, "memory": 512.5, "image_name": "web", "tag": "1"}
+    refused = await world.post(f"/compat/environment/{environment}/container", body)
+    is_refused(refused, 400, "memory: must be an integer")
+    made = await world.post(f"/compat/environment/{environment}/container", body | {"memory": 512.0})
+    assert (made.status, made["cpu"], made["memory"]) == (201, 250, 512)
+    at_the_root = await world.post(f"/environment/{environment}/container", body | {"memory": 512})
+    is_refused(at_the_root, 400, "cpu: must be an integer")
+
+
 async def test_fields_that_a_client_cannot_send_keep_their_value_on_put(embedded):
     home = f"/compat/organization/{embedded.org}"
     await embedded.patch(home, {"plan": "TEAM"})

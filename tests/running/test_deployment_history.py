@@ -102,6 +102,8 @@ async def test_the_history_distinguishes_failed_and_waiting_deployments(world: W
     stop, failed, *_ = (await world.get(f"/environment/{environment}/deploymentHistory"))["results"]
     assert (stop["status"], failed["status"]) == ("STOP_QUEUED", "BUILD_ERROR")
     assert failed["applications"][0]["status"] == "BUILD_ERROR"
+    of_app = (await world.get(f"/application/{app}/deploymentHistory"))["results"]
+    assert not any(one.get("commit", "left out") is None for one in (stop["applications"][0], *of_app))
     [queued] = (await world.get(f"/environment/{environment}/deploymentQueue"))["results"]
     assert (queued["trigger_action"], queued["stages"][0]["status"]) == ("STOP", "QUEUED")
     assert len(queued["stages"][0]["services"]) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
@@ -83,6 +83,11 @@ def normalise(spec: ProjectDeploymentRule) -> None:
     check_hours(spec)
 
 
+def with_former_fields(document: dict[str, Any]) -> dict[str, Any]:
+    """Returns a rule with the fields that clients of 2022 require, which no longer exist."""
+    return {**document, "auto_deploy": True, "auto_delete": False}
+
+
 project_deployment_rule = Family(
     "projectDeploymentRule",
     ProjectDeploymentRule,
@@ -94,6 +99,7 @@ project_deployment_rule = Family(
     nested=True,
     param="rule_id",
     normalise=normalise,
+    in_full=with_former_fields,
     about="It changes no environment that exists. A new rule comes last in the order.",
 )
 

@@ -22,6 +22,10 @@ PATCH_TYPES = ("application/json", MERGE_PATCH)
 """The accepted content types of a PATCH. Other patch formats, such as JSON Patch, are refused."""
 
 
+_MAX_EXACT: Final = 2**53
+"""The largest number below which each integer is exact as a number with a fraction."""
+
+
 class NoBody(Spec):
     """The body type of an operation without a body."""
 
@@ -46,7 +50,7 @@ def parse_body(
         raw = b"{}"
     try:
         if forgiving:
-            return msgspec.convert(forgiven(msgspec.json.decode(raw), spec_type), spec_type)
+            return msgspec.convert(forgiven(_decode_forgiving(raw), spec_type), spec_type)
         return _decode(raw, spec_type)
     except msgspec.ValidationError as error:
         raise Invalid(explain(error, spec_type)) from error
@@ -54,6 +58,15 @@ def parse_body(
         raise Invalid(f"The body is not valid JSON: {error}") from error
     except RecursionError as error:
         raise Invalid("The body is nested too deeply") from error
+
+
+def _whole_number(text: str) -> int | float:
+    """Returns `250.0` as an integer: some existing clients write all numbers with a fraction."""
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) <= _MAX_EXACT else number
+
+
+_decode_forgiving: Final = msgspec.json.Decoder(float_hook=_whole_number).decode
 
 
 def _decode(raw: bytes, spec_type: type[Spec]) -> Spec:

@@ -72,7 +72,7 @@ class ApplicationKind(ProgramKind[Application]):
             change.extras["git_repository"] = with_deployed_commit(new, shown)
 
     def shown_version(self, service: Row, details: Particulars) -> Document:
-        return {"commit": details.commit, "build_pod_name": ""}
+        return {"build_pod_name": "", **({"commit": details.commit} if details.commit else {})}
 
     def asked_version(self, body: Spec | None) -> ChosenVersion:
         if not isinstance(body, DeployRequest | ChosenApplication):

@@ -70,7 +70,9 @@ def nth_without(highest: int, skip: int, without: Collection[int]) -> int:
 
 
 def _history_entry(ctx: Context, call: Call, deployment: PastDeployment) -> Document:
-    entry = {**_part(ctx, call, deployment), "commit": deployment.details.commit}
+    entry, commit = _part(ctx, call, deployment), deployment.details.commit
+    if commit:
+        entry["commit"] = commit
     if ctx.kinds[deployment.service.family].has_short_results:
         entry["status"] = "SUCCESS" if deployment.row.status == Progress.SUCCEEDED else "FAILED"
     return entry
