@@ -10,7 +10,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LOCK = HERE / "requirements.txt"
-MODULES = HERE / "python_modules"
+MODULES = HERE.parents[1] / ".venv" / "compat"
 _DONE = MODULES / ".done"
 
 
