@@ -97,11 +97,17 @@ class Shop:
         web = f"/application/{await self.web()}"
         settings = {"windlass.sleep.after_minutes": 15, "windlass.sleep.although_called": True}
         await self.call("PUT", f"{web}/advancedSettings", settings)
-        await self.windlass.installation.sleepers.put_unused_to_sleep()
+        installation = self.windlass.installation
+
+        async def is_watched() -> bool:
+            return web.rpartition("/")[2] in installation.ctx.routing.sleepers
+
+        await until(is_watched)
+        await installation.sleepers.put_unused_to_sleep()
         clock.turn(16 * 60)
 
         async def asleep() -> bool:
-            await self.windlass.installation.sleepers.put_unused_to_sleep()
+            await installation.sleepers.put_unused_to_sleep()
             return bool((await self.call("GET", f"{web}/status"))["sleeping"])
 
         await until(asleep)
