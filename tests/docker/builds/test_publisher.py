@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
 from tests.docker.builds.benches import Bench
 from tests.engines.dockers import BOX, docker_host
 from tests.registries.docker_registry import PASSWORD, USER, docker_registry
+from windlass.base.addresses import Reach
 from windlass.builders.builder import BuildError, BuilderUnavailable
+from windlass.docker.builds.published_digests import PublishedDigests
 from windlass.docker.builds.publisher import DockerPublisher
+from windlass.docker.builds.registry_access import RegistryAccess
 from windlass.docker.client import Docker
-from windlass.docker.client.images import image, push
+from windlass.docker.client.images import image, pull, push
+from windlass.engines.engine import EngineError
 from windlass.engines.registries import BuildRegistry, RegistryLogin, parse_ref
 
 LOGIN = RegistryLogin(USER, PASSWORD)
@@ -36,11 +42,16 @@ async def raw():
     await docker.close()
 
 
+def publisher_of(docker: Docker, bench: Bench, folder: Path, allowed: Reach | None = None) -> DockerPublisher:
+    digests, access = PublishedDigests(folder / "published"), RegistryAccess(allowed)
+    return DockerPublisher(docker, bench.builder, bench.installation, digests, access)
+
+
 @pytest.fixture
 async def bench(raw, own, tmp_path):
     """A bench whose builder is a publisher."""
     made = Bench(raw.host, tmp_path)
-    publisher = made.builder = DockerPublisher(raw, made.builder, made.installation)
+    publisher = made.builder = publisher_of(raw, made, tmp_path)
     publisher.use(own)
     yield made
     publisher.use(own)
@@ -73,6 +84,44 @@ async def test_an_image_that_the_registry_lost_is_pushed_again_when_it_is_needed
     assert parse_ref(again.ref).digest == parse_ref(built.ref).digest
 
 
+async def test_an_image_of_others_under_the_name_of_a_build_is_not_used(bench, raw, own, tmp_path):
+    """It has all labels of the build. Whoever may push to the registry can put it there."""
+    built = await bench.build(DOCKERFILE)
+    name, local = f"{own.prefix}/{bench.service}", f"windlass/{bench.service}:k1"
+    forged = await raw.json(
+        "POST", "/commit", params={"container": await container_of(raw, built.ref)}, body={}
+    )
+    for target in (name, f"windlass/{bench.service}"):
+        await raw.raw("POST", f"/images/{forged['Id']}/tag", params={"repo": target, "tag": "k1"})
+    false = await push(raw, f"{name}:k1", LOGIN)
+    assert false != parse_ref(built.ref).digest
+    for ref in (f"{name}:k1", local):  # the engine has lost the build
+        await raw.raw("DELETE", f"/images/{ref}", params={"force": True})
+    assert await bench.builder.find(bench.service, "k1") == built
+    # Another server has not pushed it, and builds it again.
+    await raw.raw("DELETE", f"/images/{local}", params={"force": True})
+    await PublishedDigests(tmp_path / "published").forget(local)
+    assert await bench.builder.find(bench.service, "k1") is None
+
+
+async def container_of(raw: Docker, ref: str) -> str:
+    await pull(raw, ref, LOGIN)
+    return str((await raw.json("POST", "/containers/create", body={"Image": ref, "Cmd": ["true"]}))["Id"])
+
+
+async def test_the_engine_is_not_sent_to_a_registry_at_a_closed_address(raw, bench, own, tmp_path):
+    built = await bench.build(DOCKERFILE)
+    bench.builder = closed = publisher_of(raw, Bench(raw.host, tmp_path / "closed"), tmp_path, Reach())
+    closed.use(own)
+    refusal = r"\AAsk the operator to allow the registry localhost:\d+ with outbound_allow"
+    with pytest.raises(BuildError, match=refusal):
+        await bench.build(DOCKERFILE)
+    with pytest.raises(BuildError, match=refusal):
+        await closed.find(bench.service, "k1")
+    with pytest.raises(EngineError, match=refusal):
+        await closed.export(built, "site", tmp_path)
+
+
 async def test_builds_without_registry_or_engine_or_with_a_wrong_login_say_what_to_do(bench, own, tmp_path):
     bench.builder.use(None)
     with pytest.raises(BuildError, match=r"\AChoose a registry for the images of the cluster"):
@@ -86,7 +135,7 @@ async def test_builds_without_registry_or_engine_or_with_a_wrong_login_say_what_
         await bench.build(DOCKERFILE)
     docker = Docker(f"unix://{tmp_path}/missing.sock")
     alone = Bench(docker.host, tmp_path / "alone")
-    publisher = alone.builder = DockerPublisher(docker, alone.builder, alone.installation)
+    publisher = alone.builder = publisher_of(docker, alone, tmp_path)
     publisher.use(own)
     with pytest.raises(BuildError, match=r"\AAsk the operator to install Docker"):
         await alone.build(DOCKERFILE)

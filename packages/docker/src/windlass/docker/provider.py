@@ -156,17 +156,26 @@ class DockerProvider:
         )
 
     def open_publisher(
-        self, settings: DockerSettings, calls: BoundedCalls, installation: str, folder: Path
+        self,
+        settings: DockerSettings,
+        calls: BoundedCalls,
+        installation: str,
+        folder: Path,
+        allowed_registries: Reach | None,
     ) -> ImagePublisher:
-        """Returns a builder for engines that cannot build, with the Docker engine of this server."""
+        """Returns a builder for engines that cannot build, with the Docker engine of this server; see
+        `OpenPublisher`."""
         from windlass.docker.builds.builder import DockerBuilder  # noqa: PLC0415
+        from windlass.docker.builds.published_digests import PublishedDigests  # noqa: PLC0415
         from windlass.docker.builds.publisher import DockerPublisher  # noqa: PLC0415
+        from windlass.docker.builds.registry_access import RegistryAccess  # noqa: PLC0415
 
         docker = Docker(settings.host, disk_reserve=settings.disk_reserve_bytes)
         builder = DockerBuilder(
             host=docker, folder=folder, installation=installation, calls=calls, pool=settings.pool
         )
-        return DockerPublisher(docker, builder, installation)
+        digests, access = PublishedDigests(folder / "published"), RegistryAccess(allowed_registries)
+        return DockerPublisher(docker, builder, installation, digests, access)
 
     def folders(self, data: Path) -> Sequence[Path]:
         return (data / NAME, *(data / _PLACES_FOLDER).glob(f"*/{NAME}"))

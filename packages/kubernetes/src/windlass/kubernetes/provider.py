@@ -90,6 +90,7 @@ def make_engine(
 
 class KubernetesSettings(OwnKubernetesSettings, frozen=True, kw_only=True):
     build_registry: BuildRegistry | None = None
+    outbound_allow: Sequence[str] = ()
 
     @property
     def pulled_registry(self) -> BuildRegistry | None:
@@ -115,7 +116,7 @@ class KubernetesProvider:
 
     async def open(self, settings: KubernetesSettings, server: Server) -> OpenedEngine:
         access = await in_thread(access_of, settings)
-        publisher = _publisher(server, server.folder / NAME, settings.pulled_registry)
+        publisher = _publisher(server, server.folder / NAME, settings.pulled_registry, None)
         engine = make_engine(
             access,
             Reach(_ANYWHERE),
@@ -173,7 +174,7 @@ class KubernetesProvider:
         server: Server,
         folder: Path,
     ) -> OpenedEngine:
-        publisher = _publisher(server, folder / NAME, remote.registry)
+        publisher = _publisher(server, folder / NAME, remote.registry, Reach(settings.outbound_allow))
         engine = make_engine(
             remote_access(remote),
             allowed_addresses,
@@ -216,12 +217,14 @@ class KubernetesProvider:
         return await report_of(remote_access(remote), allowed_addresses, remote.name, installation)
 
 
-def _publisher(server: Server, folder: Path, registry: BuildRegistry | None) -> ImagePublisher:
+def _publisher(
+    server: Server, folder: Path, registry: BuildRegistry | None, allowed_registries: Reach | None
+) -> ImagePublisher:
     from windlass.kubernetes.builder import NoBuilder  # noqa: PLC0415 (see above)
 
     if server.open_publisher is None:
         return NoBuilder()
-    publisher = server.open_publisher(server.installation, folder / "builds")
+    publisher = server.open_publisher(server.installation, folder / "builds", allowed_registries)
     publisher.use(registry)
     return publisher
 

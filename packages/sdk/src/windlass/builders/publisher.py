@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from windlass.base.addresses import Reach
 from windlass.builders.builder import Builder
 from windlass.engines.registries import BuildRegistry
 from windlass.engines.workload import Artifact
@@ -26,6 +27,6 @@ class ImagePublisher(Builder, Protocol):
         ...
 
 
-OpenPublisher = Callable[[str, Path], ImagePublisher]
-"""Opens a publisher, with the id that distinguishes its images on a shared engine, and a folder for its
-files."""
+OpenPublisher = Callable[[str, Path, Reach | None], ImagePublisher]
+"""Opens a publisher, with the id that distinguishes its images on a shared engine, a folder for its files,
+and the addresses at which registries may be; None if the operator has chosen the registry."""

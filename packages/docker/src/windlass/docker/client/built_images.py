@@ -6,7 +6,7 @@ engine, never to the engine of a cluster, which belongs to an organization.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from windlass.docker.client.answers import EngineRefused
 from windlass.docker.client.client import Docker
@@ -18,10 +18,23 @@ SERVICE_LABEL: Final = "windlass.service"
 KEY_LABEL: Final = "windlass.key"
 
 
+class PushRecord(Protocol):
+    """Remembers the digests of pushed builds by their names on the engine."""
+
+    async def get(self, ref: str) -> str: ...
+
+    async def record(self, ref: str, digest: str) -> None: ...
+
+    async def forget(self, ref: str) -> None: ...
+
+
 class BuiltImages:
     def __init__(self, docker: Docker, registry: BuildRegistry | None) -> None:
         self._docker = docker
         self.registry = registry
+        self.pushed: PushRecord | None = None
+        """For a registry to which others may push, too. Then only images with a recorded digest are fetched
+        from there."""
 
     async def send(self, ref: str) -> str:
         """Pushes a built image to the registry, if a registry is configured. Returns the reason of a failure;
@@ -31,7 +44,11 @@ class BuiltImages:
         remote = self.registry.name_of(ref)
         try:
             await self._tag(ref, remote)
-            await push(self._docker, remote, self.registry.login)
+            if self.pushed:
+                await self.pushed.forget(ref)
+            digest = await push(self._docker, remote, self.registry.login)
+            if self.pushed:
+                await self.pushed.record(ref, digest)
         except EngineRefused as refused:
             return refused.message
         finally:
@@ -43,6 +60,10 @@ class BuiltImages:
         if self.registry is None or not ref.startswith(WINDLASS_PREFIX):
             return False
         remote = self.registry.name_of(ref)
+        if self.pushed:
+            if not (digest := await self.pushed.get(ref)):
+                return False
+            remote = f"{parse_ref(remote).name}@{digest}"
         try:
             await pull(self._docker, remote, self.registry.login)
         except EngineRefused:

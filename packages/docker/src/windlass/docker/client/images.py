@@ -36,6 +36,10 @@ TOO_SLOW_REASON: Final = "the registry sends too slowly"
 TOO_LONG_REASON: Final = "the image says too much of itself"
 
 
+_PUSHED_PATTERN: Final = re.compile(r"[\w.-]{1,128}: digest: (?P<digest>sha256:[0-9a-f]{64}) size: [0-9]+\Z")
+"""The last message of a push."""
+
+
 async def image(docker: Docker, ref: str) -> dict[str, Any] | None:
     """Returns the engine's metadata of an image; None if the engine does not have the image."""
     try:
@@ -151,17 +155,24 @@ class _PullSpeed:
         return now + (SPEED_PERIOD_SECONDS - self._spent if self.is_loading else REGISTRY_SILENCE_TIMEOUT)
 
 
-async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> None:
-    """Pushes an image to the registry in its name. Raises EngineRefused with the reason."""
+async def push(docker: Docker, ref: str, login: RegistryLogin | None = None) -> str:
+    """Pushes an image to the registry in its name. Returns its digest there, which the engine has computed
+    from what it has sent. Raises EngineRefused with the reason."""
     name, _, tag = ref.rpartition(":")
     path = f"/images/{name}/push"
     auth = registry_auth(login or RegistryLogin("", ""))  # the engine requires a login header for a push
     async with docker.stream(
         "POST", path, params={"tag": tag}, timeout=ENGINE_SILENCE_TIMEOUT, auth=auth
     ) as answer:
+        digest = ""
         async for message in answer.objects():
             if "error" in message:
                 raise EngineRefused(502, str(message["error"]))
+            if match := _PUSHED_PATTERN.match(str(message.get("status", ""))):
+                digest = match["digest"]
+    if not digest:
+        raise EngineRefused(502, "the Docker engine does not say which digest it has pushed")
+    return digest
 
 
 _UNREACHABLE_ERRORS: Final = (
