@@ -144,6 +144,61 @@ async def registry_of(windlass: Inside, cluster: str) -> Any:
     return access.registry
 
 
+async def add_registry(windlass: Inside, name: str, url: str, **config: str) -> str:
+    org = (await windlass.call("GET", "/organization"))["id"]
+    fields = {"name": name, "kind": "GENERIC_CR", "url": url, "config": config}
+    return str((await windlass.call("POST", f"/organization/{org}/containerRegistry", fields))["id"])
+
+
+async def test_nodes_of_a_cluster_get_a_login_of_their_own(windlass, cluster):
+    url = "http://127.0.0.1:1"
+    pushes = await add_registry(windlass, "pushes", url, username="windlass", password="may-push")
+    pulls = await add_registry(windlass, "pulls", url, username="nodes", password="only-reads")
+    fields = {"registry_id": pushes, "registry_pull_id": pulls}
+    made = await connect(windlass, kubeconfig=cluster.kubeconfig(), **fields)
+    assert (made.status, made["registry_pull_id"]) == (201, pulls), made
+    logins = RegistryLogin("windlass", "may-push"), RegistryLogin("nodes", "only-reads")
+    assert await registry_of(windlass, made["id"]) == BuildRegistry("127.0.0.1:1/windlass", *logins)
+    org = (await windlass.call("GET", "/organization"))["id"]
+    path = f"/organization/{org}/cluster/{made['id']}"
+    assert "registry_pull_id" not in (await windlass.call("GET", f"{path}/status"))["message"]
+
+    # The login that pushes does not take the place of one that has become useless.
+    elsewhere = {"name": "pulls", "kind": "GENERIC_CR", "url": "http://127.0.0.1:2"}
+    registry = f"/organization/{org}/containerRegistry/{pulls}"
+    config = {"config": {"username": "nodes", "password": "only-reads"}}
+    assert (await windlass.call("PUT", registry, elsewhere | config)).status == 200
+    assert await registry_of(windlass, made["id"]) is None
+
+    assert (await windlass.call("PATCH", path, {"registry_pull_id": None})).status == 200
+    said = (await windlass.call("GET", f"{path}/status"))["message"]
+    assert "Set registry_pull_id to a container registry with a login that may only pull" in said
+    assert await registry_of(windlass, made["id"]) == BuildRegistry("127.0.0.1:1/windlass", logins[0])
+
+
+@pytest.mark.parametrize(
+    ("url", "config", "words"),
+    [
+        (
+            "http://127.0.0.1:2",
+            {"username": "nodes", "password": "x"},
+            "choose one with the host of registry_id",
+        ),
+        ("http://127.0.0.1:1", {}, "choose one with a login"),
+        ("", {}, "choose another one than registry_id"),
+    ],
+)
+async def test_a_registry_that_cannot_be_the_login_of_nodes_is_refused(windlass, cluster, url, config, words):
+    pushes = await add_registry(windlass, "pushes", "http://127.0.0.1:1", username="a", password="b")
+    pulls = await add_registry(windlass, "pulls", url, **config) if url else pushes
+    fields = {"registry_id": pushes, "registry_pull_id": pulls}
+    refused = await connect(windlass, kubeconfig=cluster.kubeconfig(), **fields)
+    assert refused.status == 400, refused
+    assert f"registry_pull_id: {words}" in str(refused)
+    alone = await connect(windlass, kubeconfig=cluster.kubeconfig(), registry_pull_id=pulls)
+    assert "registry_id: is required with registry_pull_id" in str(alone)
+
+
 async def test_the_registry_of_a_cluster_cannot_be_deleted_before_the_cluster_has_another_one(
     windlass, cluster
 ):

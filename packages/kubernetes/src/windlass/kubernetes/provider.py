@@ -18,7 +18,7 @@ from windlass.base.errors import BadSetting, Invalid
 from windlass.base.subprocesses import in_thread
 from windlass.builders.publisher import ImagePublisher
 from windlass.engines.engine import EngineError
-from windlass.engines.findings import Finding, fail, ok
+from windlass.engines.findings import Finding, fail, ok, warn
 from windlass.engines.provider import (
     Availability,
     EngineReport,
@@ -157,6 +157,12 @@ class KubernetesProvider:
     async def diagnose(self, settings: KubernetesSettings) -> AsyncIterator[Finding]:
         from windlass.kubernetes.checks import check_cluster  # noqa: PLC0415 (see above)
 
+        if settings.build_registry is not None and not settings.kubernetes_registry_username:
+            yield warn(
+                "Login of the nodes",
+                "the nodes have registry_username, which pushes, and charts can read it",
+                "set kubernetes_registry_username to a user of the registry that may only pull",
+            )
         try:
             access = await in_thread(access_of, settings)
         except BadSetting:

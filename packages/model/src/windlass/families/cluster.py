@@ -178,6 +178,18 @@ class Cluster(Spec):
         ]
     ] = absent
     registry_path: Annotated[RegistryPath, kept()] = "windlass"
+    registry_pull_id: Maybe[
+        Annotated[
+            Id,
+            refers("containerRegistry"),
+            Meta(
+                description="Registry of the same host whose login may only pull: the nodes get this login. "
+                "Left out: they get that of `registry_id`, which pushes, and which charts of the cluster can "
+                "read"
+            ),
+            kept(),
+        ]
+    ] = absent
     router_port: Maybe[
         Annotated[
             Port,

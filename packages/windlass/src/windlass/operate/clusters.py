@@ -20,6 +20,7 @@ from windlass.control.background.service_data import INSTALLATION_KEY
 from windlass.control.context.place import EngineAccess
 from windlass.control.people.organizations import NO_PARENT
 from windlass.control.reporting.metrics import end_of
+from windlass.control.services.cluster_registries import SHARED_LOGIN_ADVICE, has_shared_login
 from windlass.control.services.clusters import access_in
 from windlass.core.declare.stored import NamedDocument
 from windlass.engines.engine import EngineError
@@ -70,7 +71,27 @@ async def clusters(settings: Settings) -> list[Finding]:
     checks = await asyncio.gather(
         *(_examine(settings, connector, found_cluster) for found_cluster in clusters)
     )
-    return [finding for findings in checks for finding in findings]
+    return [finding for findings in checks for finding in findings] + await _shared_logins(settings)
+
+
+async def _shared_logins(settings: Settings) -> list[Finding]:
+    """Names the clusters whose nodes have the login that pushes builds."""
+    async with reading_snapshot(settings) as line:
+        moment = Snapshot(line)
+        applied = await moment.applied()
+        if not applied or find_missing(migrations(), applied):
+            return []
+        specs = [
+            row.read(Cluster)
+            for org in await moment.reads.resources.of_parent(NO_PARENT, organization.name)
+            for row in await moment.reads.resources.of_parent(org.id, cluster.name)
+        ]
+    advice, _, reason = SHARED_LOGIN_ADVICE.partition(": ")
+    return [
+        warn(f"Cluster {spec.name}: login of the nodes", reason, f"{advice[0].lower()}{advice[1:]}")
+        for spec in specs
+        if has_shared_login(spec)
+    ]
 
 
 def _connector(settings: Settings, installation: str) -> ClusterConnector:

@@ -25,14 +25,17 @@ from windlass.control.request.hidden_fields import decrypt_hidden, decrypt_with
 from windlass.control.request.paths import parent_of, parent_to_create_in, target
 from windlass.control.request.permissions import visible_below
 from windlass.control.request.references import check_addresses
-from windlass.control.workloads.registries import login_of, registry_settings, why_not_for_builds
+from windlass.control.services.cluster_registries import (
+    SHARED_LOGIN_ADVICE,
+    build_registry,
+    check_registries,
+    has_shared_login,
+)
 from windlass.core.declare.document import Document, merge_patched, replace_spec, sent_in
 from windlass.core.declare.resource import Spec, Verb
 from windlass.core.declare.stored import NamedDocument, rewritten
 from windlass.core.deploy.states import State
-from windlass.engines.registries import BuildRegistry, full_name
 from windlass.families.cluster import Cluster, ClusterReadinessStatus, ClusterShown, ClusterStatus, cluster
-from windlass.families.container_registry import ContainerRegistry, container_registry
 from windlass.families.environment import environment
 from windlass.families.project_deployment_rule import project_deployment_rule
 from windlass.store import FIRST_PLACE, NO_SURROUNDINGS, Reads, Row, Tx, cluster_topic, queue_of, queues_of
@@ -42,26 +45,11 @@ async def find_access(ctx: Context, id: str) -> EngineAccess | None:
     row = await ctx.store.reads.resources.find(cluster.name, id)
     if row is None:
         return None
-    access = replace(access_in(ctx.encryption, row), registry=await _build_registry(ctx, row))
+    access = replace(access_in(ctx.encryption, row), registry=await build_registry(ctx, row))
     if access.place in {"", ctx.ownership.place}:
         return access
     owner = await ctx.store.reads.owners.get(access.place)
     return replace(access, surroundings=owner.surroundings if owner else NO_SURROUNDINGS)
-
-
-async def _build_registry(ctx: Context, row: Row) -> BuildRegistry | None:
-    """Returns the registry for images that are built for a cluster, with its login; None if there is none, or
-    if its login cannot be had."""
-    spec = row.read(Cluster)
-    found = spec.registry_id and await ctx.store.reads.resources.find(
-        container_registry.name, spec.registry_id
-    )
-    if not found or found.org != row.org:
-        return None
-    settings = registry_settings(ctx, found)
-    if why_not_for_builds(settings):
-        return None
-    return BuildRegistry(full_name(settings.url or "", spec.registry_path), await login_of(ctx, settings))
 
 
 def access_in(encryption: Encryption, row: Row) -> EngineAccess:
@@ -165,7 +153,7 @@ def shown_fields(row: Row) -> Mapping[str, object]:
 class Clusters(Behaviour[Cluster]):
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Cluster]) -> None:
         await _check_place(ctx, tx, draft.spec)
-        await _check_registry(tx, draft.org, draft.spec)
+        await check_registries(tx, draft.org, draft.spec)
         first = await tx.resources.first(draft.org, cluster.name) is None
         draft.give(is_default=first, **_connection_fields(draft.spec))
         await give_queue(tx, draft.id, draft.spec)
@@ -176,7 +164,7 @@ class Clusters(Behaviour[Cluster]):
         if not change.before.engine:
             change.before.engine = change.row.read(Cluster).engine
             change.spec.engine = change.spec.engine or change.before.engine
-        await _check_registry(tx, change.row.org, change.spec)
+        await check_registries(tx, change.row.org, change.spec)
         if _engine_of(change.before) != _engine_of(change.spec):
             await _check_place(ctx, tx, change.spec)
             await self._refuse_to_leave(ctx, tx, change)
@@ -246,13 +234,6 @@ async def _check_place(ctx: Context, tx: Tx, spec: Cluster) -> None:
         f"place: start the server of the machine first, with WINDLASS_PLACE={place}: none was started with "
         "this name yet"
     )
-
-
-async def _check_registry(reads: Reads, org: str, spec: Cluster) -> None:
-    """Raises Invalid for a registry that cannot have the images of a cluster."""
-    row = await reads.resources.get(spec.registry_id) if spec.registry_id else None
-    if row is not None and row.org == org and (why := why_not_for_builds(row.read(ContainerRegistry))):
-        raise Invalid(f"registry_id: {why}")
 
 
 async def give_queue(tx: Tx, id: str, spec: Cluster) -> None:
@@ -356,6 +337,8 @@ async def status_of(ctx: Context, row: Row) -> ClusterStatus:
     word = "DEPLOYED" if answers else "DEPLOYMENT_ERROR" if place.is_connected else "READY"
     if answers and place.elsewhere is None and (why := await place.engine.why_one_organization()):
         message = _SERVES_ONE.format(why)
+    if answers and has_shared_login(row.read(Cluster)):
+        message = ". ".join(filter(None, (message, SHARED_LOGIN_ADVICE)))
     return ClusterStatus(
         cluster_id=row.id,
         status=word,
