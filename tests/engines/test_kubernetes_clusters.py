@@ -48,14 +48,17 @@ async def test_a_cluster_is_connected_by_its_kubeconfig_which_is_never_answered(
     assert status["status"] == "DEPLOYED", status
 
 
-async def test_a_container_of_the_cluster_is_a_deployment_of_it(windlass, cluster):
-    made = await connect(windlass, kubeconfig=cluster.kubeconfig())
+async def make_container(windlass: Inside, cluster: str) -> str:
+    """Returns the id of a container in a new environment on the cluster."""
     org = (await windlass.call("GET", "/organization"))["id"]
     project = (await windlass.call("POST", f"/organization/{org}/project", {"name": "acme"}))["id"]
-    body = {"name": "blue", "cluster_id": made["id"]}
+    body = {"name": "blue", "cluster_id": cluster}
     environment = (await windlass.call("POST", f"/project/{project}/environment", body))["id"]
     fields = {"name": "web", "image_name": "shop/web", "tag": "1", "memory": 64}
-    container = (await windlass.call("POST", f"/environment/{environment}/container", fields))["id"]
+    return str((await windlass.call("POST", f"/environment/{environment}/container", fields))["id"])
+
+
+async def deploy(windlass: Inside, container: str) -> None:
     await windlass.call("POST", f"/container/{container}/deploy", {})
 
     async def runs() -> bool:
@@ -63,12 +66,45 @@ async def test_a_container_of_the_cluster_is_a_deployment_of_it(windlass, cluste
         return bool(state == "RUNNING")
 
     await until(runs)
+
+
+async def test_a_container_of_the_cluster_is_a_deployment_of_it(windlass, cluster):
+    made = await connect(windlass, kubeconfig=cluster.kubeconfig())
+    container = await make_container(windlass, made["id"])
+    await deploy(windlass, container)
     (deployment,) = cluster.all("deployments")
     assert deployment["metadata"]["labels"]["windlass.dev/service"] == container
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"].startswith("shop/web")
     # Deployments wait in a queue of the cluster: a slow API server holds those of no other.
     queue = await windlass.ctx.store.reads.work.queue_of_runs(container)
     assert queue == runs_beside(queue_of(made["id"]))
+
+
+async def test_the_cluster_says_from_where_its_services_accept_connections(tmp_path, cluster):
+    """Not the setting, whose namespace may be of somebody else there."""
+    given: dict[str, Any] = {"kubernetes_allow_from": ["operators"], "outbound_allow": ["127.0.0.1/32"]}
+    async with inside(tmp_path / "windlass", **given) as windlass:
+        made = await connect(windlass, kubeconfig=cluster.kubeconfig(), allow_from=["10.0.0.5/32"])
+        container = await make_container(windlass, made["id"])
+        await deploy(windlass, container)
+        assert accepted(cluster) == [{"podSelector": {}}, {"ipBlock": {"cidr": "10.0.0.5/32"}}]
+        org = (await windlass.call("GET", "/organization"))["id"]
+        path = f"/organization/{org}/cluster/{made['id']}"
+        assert (await windlass.call("PATCH", path, {"allow_from": []})).status == 200
+        await windlass.ctx.places.catch_up()
+        await windlass.call("POST", f"/container/{container}/deploy", {})
+
+        async def is_closed() -> bool:
+            return accepted(cluster) == [{"podSelector": {}}]
+
+        await until(is_closed)
+        refused = await windlass.call("PATCH", path, {"allow_from": ["10.0.0.5/24"]})
+        assert "allow_from: 10.0.0.5/24 is no network" in str(refused)
+
+
+def accepted(cluster: StubCluster) -> Any:
+    (policy,) = cluster.all("networkpolicies")
+    return policy["spec"]["ingress"][0]["from"]
 
 
 STRANGE_VERSIONS = [
@@ -127,6 +163,9 @@ async def test_an_account_without_the_rights_is_refused_with_those_that_are_miss
     refused = await connect(windlass, kubeconfig=cluster.kubeconfig())
     assert refused.status == 400, refused
     assert "create statefulsets" in str(refused)
+    for kind in ("services", "endpointslices"):
+        cluster.forbidden = {kind}
+        assert f"watch {kind}" in str(await connect(windlass, kubeconfig=cluster.kubeconfig()))
 
 
 async def test_fields_of_other_engines_are_refused_by_name(windlass, cluster):

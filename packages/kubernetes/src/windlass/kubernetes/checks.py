@@ -35,11 +35,13 @@ _NEEDED: Final = (
     ("", "pods", "exec", "create"),
     ("", "secrets", "", "create"),
     ("", "services", "", "create"),
+    ("", "services", "", "watch"),
     ("", "persistentvolumeclaims", "", "create"),
     ("apps", "deployments", "", "create"),
     ("apps", "statefulsets", "", "create"),
     ("apps", "replicasets", "", "watch"),
     ("networking.k8s.io", "networkpolicies", "", "create"),
+    ("discovery.k8s.io", "endpointslices", "", "watch"),
 )
 """Group, resource, subresource and verb of rights without which services cannot run."""
 

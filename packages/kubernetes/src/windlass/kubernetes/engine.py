@@ -183,6 +183,12 @@ class KubernetesEngine:
         self._state.expect(expected_id)
         await self._api.move(access)
 
+    def accept_from(self, sources: Sequence[str]) -> None:
+        """Changes from where services accept connections, in each environment with its next deployment."""
+        if tuple(sources) != self._options.allowed_sources:
+            self._options.allowed_sources = tuple(sources)
+            self._environments.forget_all()
+
     async def problem(self) -> str:
         if self._state.wrong_cluster:
             return self._state.wrong_cluster

@@ -66,6 +66,10 @@ class NamespaceObjects:
         self._ready.discard(namespace)
         self._written = {key: digest for key, digest in self._written.items() if key[0] != namespace}
 
+    def forget_all(self) -> None:
+        """Forgets which namespaces are complete, because what they should contain has changed."""
+        self._ready.clear()
+
     async def _namespace(self, workload: Workload) -> str:
         name = names.namespace(self._options.installation, workload.environment)
         if name in self._ready:

@@ -65,15 +65,15 @@ while :; do sleep 1000 & wait $!; done
 """
 
 
-class ClusterOptions(Struct, frozen=True, kw_only=True):
-    """The choices of the operator for all objects of an installation."""
+class ClusterOptions(Struct, kw_only=True):
+    """The choices for all objects of an installation in a cluster."""
 
     installation: str
     helper_image: str
     storage_class: str = ""
     allowed_sources: tuple[str, ...] = ()
     """Namespaces and networks outside of an environment whose connections its services accept: those of the
-    gateway, of Ingress controllers and of monitoring."""
+    gateway, of Ingress controllers and of monitoring. They may change while the engine is open."""
 
 
 def variables(workload: Workload) -> Mapping[str, str]:
@@ -111,7 +111,7 @@ def namespace(options: ClusterOptions, environment: str, org: str) -> Manifest:
 
 def network_policy(options: ClusterOptions, environment: str) -> Manifest:
     """Returns the policy that lets services of an environment reach each other, and keeps all others out
-    except the gateway and those whom the operator allows. Namespaces are named: a label of theirs could be
+    except those whom the owner of the cluster allows. Namespaces are named: a label of theirs could be
     changed."""
     peers: list[Manifest] = [{"podSelector": {}}]
     networks = [source for source in options.allowed_sources if "/" in source]

@@ -40,7 +40,8 @@ class Namespaces:
     async def add(self, environment: str, org: str) -> str:
         """Creates what the namespace of an environment has from its beginning. Returns its name."""
         name = await self.add_empty(manifests.namespace(self._options, environment, org))
-        await self._objects.put(paths.policies(name), manifests.network_policy(self._options, environment))
+        policy = manifests.network_policy(self._options, environment)
+        await self._objects.replace(paths.policies(name), policy)  # a chart may have changed it
         return name
 
     async def add_empty(self, wanted: Manifest) -> str:

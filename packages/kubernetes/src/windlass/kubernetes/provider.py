@@ -188,7 +188,7 @@ class KubernetesProvider:
             installation=server.installation,
             helper_image=settings.kubernetes_helper_image,
             storage_class=settings.kubernetes_storage_class,
-            allowed_sources=sources_of(settings),
+            allowed_sources=remote.allow_from,
             name=remote.name,
             expected_id=remote.engine_id,
             registry=remote.registry,
@@ -201,6 +201,7 @@ class KubernetesProvider:
             former, connected = connected, remote
             engine.logins.use(remote.registry)
             publisher.use(remote.registry)
+            engine.accept_from(remote.allow_from)
             if (former.config, former.engine_id) != (remote.config, remote.engine_id):
                 await engine.move(remote_access(remote), remote.engine_id)
 

@@ -35,9 +35,9 @@ class OwnKubernetesSettings(Struct, frozen=True, kw_only=True):
     kubernetes_allow_from: Annotated[
         tuple[str, ...],
         says(
-            "Namespaces and networks outside of an environment from which its services on Kubernetes accept "
-            "connections, such as that of an Ingress controller; the namespace in which Windlass runs is "
-            "always one of them",
+            "Namespaces and networks outside of an environment from which its services on the engine "
+            "kubernetes accept connections, such as that of an Ingress controller; the namespace in which "
+            "Windlass runs is always one of them. A connected cluster has `allow_from` instead",
             after_setting="kubernetes_storage_class",
         ),
     ] = ()

@@ -4,7 +4,7 @@ A cluster without an engine is only a record: services cannot be deployed on it.
 """
 
 from collections.abc import Collection, Mapping
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -60,6 +60,16 @@ RegistryPath = Annotated[
             "must be the beginning of names of images in the registry, such as acme/builds",
         ),
         description="Beginning of the names of these images in the registry, before the id of the service",
+    ),
+]
+Source = Annotated[
+    str,
+    Meta(
+        max_length=63,
+        pattern=shaped(
+            r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?|[0-9a-fA-F.:]+/[0-9]{1,3})\Z",
+            "must be a namespace, such as ingress-nginx, or a network, such as 10.0.0.5/32",
+        ),
     ),
 ]
 EngineWord = Literal["LOCAL", "DOCKER", "KUBERNETES"]
@@ -190,6 +200,17 @@ class Cluster(Spec):
             kept(),
         ]
     ] = absent
+    allow_from: Annotated[
+        list[Source],
+        Meta(
+            max_length=50,
+            description="Namespaces and networks outside of an environment from which its services on a "
+            "Kubernetes cluster accept connections: the address of Windlass, whose gateway connects to Pods, "
+            "and the namespace of an Ingress controller or of monitoring",
+        ),
+        kept(),
+        example(["ingress-nginx", "10.0.0.5/32"]),
+    ] = []
     router_port: Maybe[
         Annotated[
             Port,
@@ -296,6 +317,7 @@ def normalise(spec: Cluster) -> None:
         "engine_certificate": spec.engine_certificate,
         "engine_key": spec.engine_key,
         "kubeconfig": spec.kubeconfig,
+        "allow_from": spec.allow_from,
         "router_port": spec.router_port,
     }
     if not spec.is_elsewhere:
@@ -304,6 +326,8 @@ def normalise(spec: Cluster) -> None:
         raise clash("place", f"leave it out: it is for a cluster whose engine is {THIS_MACHINE}")
     if spec.engine_address:
         _check_address(spec.engine_address)
+    for source in spec.allow_from:
+        _check_source(source)
     needed = _needed_fields(spec)
     for name, value in values.items():
         if value and name not in needed:
@@ -317,7 +341,7 @@ def normalise(spec: Cluster) -> None:
 
 def _engines_with(field: str) -> Collection[EngineWord]:
     match field:
-        case "kubeconfig":
+        case "kubeconfig" | "allow_from":
             return _CONFIGURED_ENGINES
         case "router_port":
             return _REMOTE_ENGINES
@@ -339,12 +363,22 @@ def _check_address(address: str) -> None:
         raise clash("engine_address", f"{address} has no valid host or port, as tcp://10.0.0.5:2376 has")
 
 
+def _check_source(source: str) -> None:
+    try:
+        if "/" in source:
+            ip_network(source)
+    except ValueError:
+        raise clash(
+            "allow_from", f"{source} is no network: write the first address of a network, as 10.0.0.0/24"
+        ) from None
+
+
 def _needed_fields(spec: Cluster) -> Mapping[str, bool]:
     """Returns the fields that the engine uses, and whether each field is required."""
     if not spec.is_elsewhere:
         return {}
     if spec.engine in _CONFIGURED_ENGINES:
-        return {"kubeconfig": True, "router_port": False}
+        return {"kubeconfig": True, "allow_from": False, "router_port": False}
     required = ("engine_address", "engine_ca_certificate", "engine_certificate", "engine_key")
     return dict.fromkeys(required, True) | {"router_port": False}
 

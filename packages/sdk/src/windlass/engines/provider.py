@@ -75,6 +75,8 @@ class RemoteEngine(Struct, frozen=True, kw_only=True):
     accepted."""
     registry: BuildRegistry | None = None
     """The organization's registry for images that are built for the cluster."""
+    allow_from: tuple[str, ...] = ()
+    """Namespaces and networks from which services accept connections, for engines that refuse others."""
 
 
 class EngineReport(Struct, frozen=True, kw_only=True):

@@ -76,6 +76,8 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
     """Address and credentials as one text, instead of the fields above."""
     registry: BuildRegistry | None = None
     """The organization's registry for images that are built for the cluster."""
+    allow_from: tuple[str, ...] = ()
+    """Namespaces and networks from which services accept connections, for engines that refuse others."""
     router_port: int = 0
     engine_id: str = ""
     """The id of the engine that the cluster was connected to first. An engine with another id is not
@@ -97,6 +99,7 @@ class EngineAccess(Struct, frozen=True, kw_only=True):
             config=self.config,
             engine_id=self.engine_id,
             registry=self.registry,
+            allow_from=self.allow_from,
         )
 
     @property

@@ -69,6 +69,7 @@ def access_of(id: str, org: str, spec: Cluster, hidden: Mapping[str, str]) -> En
         certificate=spec.engine_certificate or "",
         key=hidden.get("engine_key", ""),
         config=hidden.get("kubeconfig", ""),
+        allow_from=tuple(spec.allow_from),
         router_port=spec.router_port or 0,
         engine_id=spec.engine_id or "",
         place=place_of(spec),
@@ -117,7 +118,8 @@ async def check_changed(ctx: Context, call: Call) -> None:
     is_key_sent = any(changes.get(name) for name in _CREDENTIALS)
     if access.router_port != former.router_port:
         await ctx.places.check_port(access)
-    if replace(access, name=former.name, router_port=former.router_port) != former or is_key_sent:
+    without_effect = {"name": former.name, "router_port": former.router_port, "allow_from": former.allow_from}
+    if replace(access, **without_effect) != former or is_key_sent:
         expected = str(changes.get("engine_id") or ("" if is_key_sent else former.engine_id))
         if engine_id := await _connect(ctx, access, expected):
             setattr(call.body, _ENGINE_ID, engine_id)
