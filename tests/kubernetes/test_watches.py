@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from tests.kubernetes.stations import Told, engine_on, web
 from tests.kubernetes.stub_cluster import StubCluster, refusal, stub_cluster
 from windlass.base.addresses import Reach
 from windlass.engines.engine import EngineError, EngineUnavailable, NotReady
-from windlass.kubernetes import watch
+from windlass.kubernetes import api, kept_objects, names, watch
 from windlass.kubernetes.api import MAX_CALLS, MAX_LINE_BYTES, ClusterApi, ClusterRefusal, ClusterUnavailable
 from windlass.kubernetes.documents import KubeObject
 
@@ -29,6 +28,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[StubCluster]:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "MAX_PASSED_BYTES", MAX_LINE_BYTES + 1_000)
     monkeypatch.setattr(watch, "_FIRST_PAUSE", 0.01)
 
 
@@ -48,7 +48,7 @@ EVENTS = {
     "410 as an event": {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}},
     "broken JSON": {"raw": b'{"type": "ADDED", "object": {\n'},
     "another document": {"raw": b"[1, 2]\n"},
-    "an endless line": {"raw": b"x" * (MAX_LINE_BYTES + 1)},
+    "an endless line": {"raw": b"x" * (MAX_LINE_BYTES + 2_000)},
     "an error without a code": {"type": "ERROR", "object": {"message": "etcd is gone"}},
 }
 
@@ -191,28 +191,53 @@ def pod_event(name: str, service: str, version: int) -> dict[str, Any]:
     return {"type": "MODIFIED", "object": {"metadata": metadata}}
 
 
-async def test_a_server_that_tells_of_too_many_objects_counts_as_away(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(watch, "MAX_KEPT_BYTES", 20_000)
+def sized_pod(name: str, namespace: str, version: int, **annotations: str) -> dict[str, Any]:
+    event = pod_event(name, "s", version)
+    event["object"]["metadata"] |= {"namespace": namespace, "annotations": annotations}
+    return event
+
+
+async def test_objects_of_one_namespace_do_not_take_the_room_of_others(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_objects, "MAX_KEPT_BYTES", 128_000)
     async with engine_on(cluster, tmp_path / "engine") as engine:
-        before = lists(cluster)
-        for number in range(200):
-            cluster.say("pods", pod_event(f"p{number}", "s", 1000 + number))
-        # It lists again, and what the list does not have is dropped.
-        await until(lambda: _is(lists(cluster) > before and not engine.is_unavailable))
         pods = engine._cache.pods
-        await until(lambda: _is(not [*pods.all()]))
-        cluster.before = too_many
-        cluster.end_watches()
-        await until(lambda: _is(engine.is_unavailable))
-        assert "have more than" in await engine.problem()
-        assert len([*pods.all()]) < 200
+        for number in range(300):
+            cluster.say("pods", sized_pod(f"p{number}", "n", 1000 + number, **{names.PORTS: "1" * 1_000}))
+        for number in range(3):
+            cluster.say("pods", sized_pod(f"q{number}", "m", 2000 + number, **{names.PORTS: "1" * 1_000}))
+        await until(lambda: _is(all(pods.get("m", f"q{number}") for number in range(3))))
+        assert 60 < len([pod for pod in pods.of("s") if pod.metadata.namespace == "n"]) < 128
+        assert not engine.is_unavailable
+        assert lists(cluster) == 1
+        # What the namespace has given back, it may take again.
+        for number in range(300):
+            cluster.say("pods", sized_pod(f"p{number}", "n", 3000 + number) | {"type": "DELETED"})
+        cluster.say("pods", sized_pod("last", "n", 4000))
+        await until(lambda: _is(pods.get("n", "last")))
 
 
-def too_many(request: http.Request) -> http.Response | None:
-    if request.path != "/api/v1/pods":
-        return None
-    events = (pod_event(f"p{number}", "s", 5000 + number) for number in range(200))
-    return http.Response(body=b"".join(json.dumps(event).encode() + b"\n" for event in events))
+async def test_annotations_that_are_not_read_are_not_kept(cluster, tmp_path):
+    async with engine_on(cluster, tmp_path / "engine") as engine:
+        large = {"example.com/large": "x" * 250_000, names.PORTS: "80"}
+        for number in range(3):
+            cluster.say("pods", sized_pod(f"p{number}", "n", 1000 + number, **large))
+        await until(lambda: _is(engine._cache.pods.get("n", "p2")))
+        assert engine._cache.pods.get("n", "p2").metadata.annotations == {names.PORTS: "80"}
+
+
+@pytest.mark.parametrize("size", [kept_objects.MAX_OBJECT_BYTES, MAX_LINE_BYTES])
+async def test_an_object_that_is_too_large_counts_as_missing_and_is_named(cluster, tmp_path, caplog, size):
+    async with engine_on(cluster, tmp_path / "engine") as engine:
+        pods = engine._cache.pods
+        for name in ("small", "large"):
+            cluster.say("pods", sized_pod(name, "n", 1000))
+        await until(lambda: _is(pods.get("n", "large")))
+        cluster.say("pods", sized_pod("large", "n", 1001, **{names.PORTS: "1" * size}))
+        await until(lambda: _is(not pods.get("n", "large")))
+        assert pods.get("n", "small")
+        assert (lists(cluster), engine.is_unavailable) == (1, False)
+    (told,) = [record for record in caplog.records if "passed over" in record.getMessage()]
+    assert (told.namespace, told.object) == ("n", "large")
 
 
 async def test_a_pod_that_changes_its_service_is_kept_once(cluster, tmp_path):

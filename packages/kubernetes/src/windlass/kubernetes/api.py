@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -35,6 +35,11 @@ REQUEST_TIMEOUT: Final = 30.0
 CONNECT_TIMEOUT: Final = 5.0
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 MAX_LINE_BYTES: Final = 4 * 1024 * 1024
+"""Maximum size of an event that is decoded. An object of less than 2 MB may have 10 MB as JSON, in which some
+characters have six bytes."""
+MAX_PASSED_BYTES: Final = 32 * 1024 * 1024
+"""Maximum size of an event that is passed over."""
+LINE_BEGINNING_BYTES: Final = 4096
 """Maximum size of one event in bytes. The store of a cluster keeps no object of half this size."""
 MAX_REASON_BYTES: Final = 64 * 1024
 MAX_CALLS: Final = 16
@@ -381,20 +386,30 @@ async def _refuse_redirect(
     raise ClusterRefusal(redirect.response.status, "", NOT_A_CLUSTER)
 
 
-async def lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yields whole lines without their ends. Raises ClusterRefusal for an endless line."""
-    rest = bytearray()
+async def lines(pieces: AsyncIterator[bytes], skip: Callable[[bytes], None]) -> AsyncIterator[bytes]:
+    """Yields whole lines without their ends. Passes over a line that is too long, and calls `skip` with its
+    beginning. Raises ClusterRefusal for an endless line."""
+    rest, passed = bytearray(), 0
     async for piece in pieces:
         first, *others = piece.split(b"\n")
-        rest += first
+        if passed:
+            passed += len(first)
+        else:
+            rest += first
         for part in others:
-            yield bytes(rest)
-            rest = bytearray(part)
+            if passed:
+                skip(bytes(rest))
+            else:
+                yield bytes(rest)
+            rest, passed = bytearray(part), 0
         if len(rest) > MAX_LINE_BYTES:
+            passed = len(rest)
+            del rest[LINE_BEGINNING_BYTES:]
+        if passed > MAX_PASSED_BYTES:
             raise ClusterRefusal(
-                500, "", f"the cluster answers with a line of more than {MAX_LINE_BYTES} bytes"
+                500, "", f"the cluster answers with a line of more than {MAX_PASSED_BYTES} bytes"
             )
-    if rest:
+    if rest and not passed:
         yield bytes(rest)
 
 

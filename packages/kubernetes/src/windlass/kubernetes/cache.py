@@ -12,7 +12,8 @@ from windlass.kubernetes import names
 from windlass.kubernetes.api import ClusterApi
 from windlass.kubernetes.documents import GenerationObject, KubeObject, ObjectT, Pod, VolumeClaim
 from windlass.kubernetes.homes import ServiceHomes
-from windlass.kubernetes.watch import Changed, KeptObjects, Recovered, Watch
+from windlass.kubernetes.kept_objects import KeptObjects
+from windlass.kubernetes.watch import Changed, Recovered, Watch
 
 _SYNC_TIMEOUT: Final = 15.0
 PODS: Final = "/api/v1/pods"

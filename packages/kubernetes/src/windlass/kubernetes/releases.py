@@ -32,9 +32,10 @@ from windlass.kubernetes.api import ClusterApi, ClusterRefusal, ClusterUnavailab
 from windlass.kubernetes.cache import DEPLOYMENTS, STATEFUL_SETS
 from windlass.kubernetes.documents import KubeObject, ObjectCondition, Pod
 from windlass.kubernetes.instances import OUT_OF_MEMORY, is_leaving
+from windlass.kubernetes.kept_objects import KeptObjects
 from windlass.kubernetes.manifests import ClusterOptions
 from windlass.kubernetes.reasons import pending_reason
-from windlass.kubernetes.watch import KeptObjects, Watch
+from windlass.kubernetes.watch import Watch
 
 _SELECTOR: Final = "app.kubernetes.io/managed-by=Helm"
 _RELEASE: Final = "meta.helm.sh/release-name"

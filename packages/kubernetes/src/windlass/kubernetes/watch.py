@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Generic
 
-import msgspec
-
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.log import log
 from windlass.kubernetes import names
-from windlass.kubernetes.api import ClusterApi, ClusterRefusal, ClusterUnavailable, decode, lines
+from windlass.kubernetes.api import (
+    MAX_LINE_BYTES,
+    ClusterApi,
+    ClusterRefusal,
+    ClusterUnavailable,
+    decode,
+    lines,
+)
 from windlass.kubernetes.documents import FailureStatus, KubeObject, ObjectMetadata, ObjectT, WatchEvent
 from windlass.kubernetes.instances import number
+from windlass.kubernetes.kept_objects import KeptObjects, Key, without_unused
 
 _LIST_END: Final = "k8s.io/initial-events-end"
 _FIRST_PAUSE, _MAX_PAUSE = 0.1, 5.0
@@ -33,13 +40,12 @@ _FAILURES: Final = 2
 _MAX_DROPPED: Final = 10_000
 _MAX_NAME_LENGTH: Final = 253
 """Maximum length of a name in a cluster."""
-MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
-"""Maximum size in bytes of what is kept of the objects of a cluster. 10,000 Pods with what belongs to them
-have a third of it."""
+_NAME_PATTERN: Final = re.compile(
+    rb'"metadata": ?\{"name": ?"([a-z0-9.-]{1,253})"(?:, ?"namespace": ?"([a-z0-9-]{1,63})")?'
+)
+"""The name and the namespace, with which API servers begin an object."""
 _log = log("engines.kubernetes")
 
-Key = tuple[str, str]
-"""Namespace and name."""
 Recovered = Callable[[], None]
 """Callback for the moment when the API server answers again."""
 IsHome = Callable[[str, str], bool]
@@ -51,28 +57,6 @@ complete."""
 
 class _Bookmark(KubeObject, frozen=True):
     """An event that has only a version."""
-
-
-class KeptObjects:
-    """The size of what the watches of a cluster keep. An API server may tell of any number of objects."""
-
-    def __init__(self) -> None:
-        self._limit, self._size = MAX_KEPT_BYTES, 0
-        self._sizes: dict[tuple[str, Key], int] = {}
-
-    def put(self, path: str, key: Key, new: KubeObject) -> None:
-        """Notes that an object is kept. Raises ClusterUnavailable if that would be too much."""
-        size = len(msgspec.json.encode(new))
-        grown = self._size + size - self._sizes.get((path, key), 0)
-        if grown > self._limit:
-            raise ClusterUnavailable(
-                f"Check the Kubernetes cluster: its objects with the label {names.INSTALLATION} "
-                f"have more than {self._limit >> 20} MiB"
-            )
-        self._size, self._sizes[path, key] = grown, size
-
-    def drop(self, path: str, key: Key) -> None:
-        self._size -= self._sizes.pop((path, key), 0)
 
 
 class Watch(Generic[ObjectT]):
@@ -184,7 +168,7 @@ class Watch(Generic[ObjectT]):
         async with self._api.stream(self._path, params, silence=_SILENCE) as pieces:
             if listed is None:
                 self._note_answer()
-            async for line in lines(pieces):
+            async for line in lines(pieces, self._skip):
                 if not line.strip():
                     continue
                 listed = self._take(decode(line, WatchEvent), listed)
@@ -238,16 +222,21 @@ class Watch(Generic[ObjectT]):
         longest = max(len(found.metadata.name), len(found.metadata.namespace))
         return found if found.metadata.name and longest <= _MAX_NAME_LENGTH else None
 
+    def _skip(self, beginning: bytes) -> None:
+        """Passes over an event that is too large to be decoded. What is known of its object is outdated."""
+        if match := _NAME_PATTERN.search(beginning):
+            key = (match[2] or b"").decode(), match[1].decode()
+            self._kept.tell(self._path, key, f"it has more than {MAX_LINE_BYTES >> 20} MiB")
+            self._drop(key)
+
     def _put(self, new: ObjectT) -> None:
-        key = _key(new)
+        new, key = without_unused(new), _key(new)
         old = self._objects.get(key)
         if old is not None and old.metadata.resource_version == new.metadata.resource_version:
             return
-        try:
-            self._kept.put(self._path, key, new)
-        except ClusterUnavailable:
-            self._version = ""  # what was not kept is missing until the next list
-            raise
+        if not self._kept.put(self._path, key, new):
+            self._drop(key)
+            return
         if old is not None and old.label(names.SERVICE) != new.label(names.SERVICE):
             self._forget_service(key, old)
         self._objects[key] = new
