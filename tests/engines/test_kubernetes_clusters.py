@@ -95,7 +95,7 @@ async def test_the_cluster_says_from_where_its_services_accept_connections(tmp_p
         await windlass.call("POST", f"/container/{container}/deploy", {})
 
         async def is_closed() -> bool:
-            return accepted(cluster) == [{"podSelector": {}}]
+            return bool(accepted(cluster) == [{"podSelector": {}}])
 
         await until(is_closed)
         refused = await windlass.call("PATCH", path, {"allow_from": ["10.0.0.5/24"]})

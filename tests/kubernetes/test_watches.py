@@ -221,8 +221,8 @@ async def test_annotations_that_are_not_read_are_not_kept(cluster, tmp_path):
         large = {"example.com/large": "x" * 250_000, names.PORTS: "80"}
         for number in range(3):
             cluster.say("pods", sized_pod(f"p{number}", "n", 1000 + number, **large))
-        await until(lambda: _is(engine._cache.pods.get("n", "p2")))
-        assert engine._cache.pods.get("n", "p2").metadata.annotations == {names.PORTS: "80"}
+        found = await until(lambda: _is(engine._cache.pods.get("n", "p2")))
+        assert found.metadata.annotations == {names.PORTS: "80"}
 
 
 @pytest.mark.parametrize("size", [kept_objects.MAX_OBJECT_BYTES, MAX_LINE_BYTES])

@@ -111,11 +111,12 @@ async def container_of(raw: Docker, ref: str) -> str:
 
 async def test_the_engine_is_not_sent_to_a_registry_at_a_closed_address(raw, bench, own, tmp_path):
     built = await bench.build(DOCKERFILE)
-    bench.builder = closed = publisher_of(raw, Bench(raw.host, tmp_path / "closed"), tmp_path, Reach())
+    other = Bench(raw.host, tmp_path / "closed")
+    closed = other.builder = publisher_of(raw, other, tmp_path, Reach())
     closed.use(own)
     refusal = r"\AAsk the operator to allow the registry localhost:\d+ with outbound_allow"
     with pytest.raises(BuildError, match=refusal):
-        await bench.build(DOCKERFILE)
+        await other.build(DOCKERFILE)
     with pytest.raises(BuildError, match=refusal):
         await closed.find(bench.service, "k1")
     with pytest.raises(EngineError, match=refusal):
@@ -140,5 +141,5 @@ async def test_builds_without_registry_or_engine_or_with_a_wrong_login_say_what_
     with pytest.raises(BuildError, match=r"\AAsk the operator to install Docker"):
         await alone.build(DOCKERFILE)
     await publisher.discard(alone.service)
-    assert await publisher.services() == ()
+    assert not await publisher.services()
     await publisher.stop()
