@@ -209,7 +209,6 @@ class Cluster(Spec):
             "and the namespace of an Ingress controller or of monitoring",
         ),
         kept(),
-        example(["ingress-nginx", "10.0.0.5/32"]),
     ] = []
     router_port: Maybe[
         Annotated[
