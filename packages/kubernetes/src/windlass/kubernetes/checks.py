@@ -40,6 +40,8 @@ _NEEDED: Final = (
     ("apps", "deployments", "", "create"),
     ("apps", "statefulsets", "", "create"),
     ("apps", "replicasets", "", "watch"),
+    ("apps", "daemonsets", "", "watch"),
+    ("batch", "jobs", "", "watch"),
     ("networking.k8s.io", "networkpolicies", "", "create"),
     ("discovery.k8s.io", "endpointslices", "", "watch"),
 )

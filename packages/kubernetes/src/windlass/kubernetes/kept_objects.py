@@ -7,6 +7,7 @@ Who may write to one namespace may put any number of objects there that Windlass
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Final, TypeVar
 
 import msgspec
@@ -25,36 +26,36 @@ MAX_OBJECT_BYTES: Final = 256 * 1024
 """Maximum size in bytes of what is kept of one object. An EndpointSlice of 1,000 Pods has half of it."""
 _MAX_TOLD: Final = 100
 _OWN_PREFIX: Final = "windlass.dev/"
-_RELEASE_ANNOTATION: Final = "meta.helm.sh/release-name"
 _log = log("engines.kubernetes")
 
 Key = tuple[str, str]
 """Namespace and name."""
 
 
-def without_unused(it: KeptT) -> KeptT:
-    """Drops the annotations that are not read."""
-    if not (annotations := it.metadata.annotations):
-        return it
-    kept = {
-        name: value
-        for name, value in annotations.items()
-        if name.startswith(_OWN_PREFIX) or name == _RELEASE_ANNOTATION
-    }
-    return (
-        it if len(kept) == len(annotations) else replace(it, metadata=replace(it.metadata, annotations=kept))
-    )
-
-
 class KeptObjects:
     """The sizes of what the watches of a cluster keep."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_annotations: Collection[str] = ()) -> None:
+        """`read_annotations`: those that are kept beside those of Windlass."""
+        self._read_annotations = read_annotations
         self._sizes: dict[tuple[str, Key], int] = {}
         self._by_namespace = Counter[str]()
         self._size = 0
         self._told: set[str] = set()
         """The namespaces of objects that the log has named."""
+
+    def without_unused(self, it: KeptT) -> KeptT:
+        """Drops the annotations of an object that are not read."""
+        if not (annotations := it.metadata.annotations):
+            return it
+        kept = {
+            name: value
+            for name, value in annotations.items()
+            if name.startswith(_OWN_PREFIX) or name in self._read_annotations
+        }
+        if len(kept) == len(annotations):
+            return it
+        return replace(it, metadata=replace(it.metadata, annotations=kept))
 
     def put(self, path: str, key: Key, new: KubeObject) -> bool:
         """Notes that an object is kept. Returns False, and names it in the log, if it is too large, or if its

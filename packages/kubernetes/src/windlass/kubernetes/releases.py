@@ -176,7 +176,7 @@ class Releases:
         self._environments: dict[str, str] = {}
         """Environments by namespace."""
         self._changed: set[str] = set()
-        kept = KeptObjects()
+        kept = KeptObjects([_RELEASE])
 
         def note(before: KubeObject | None, after: KubeObject | None) -> None:
             it = after or before

@@ -26,7 +26,7 @@ from windlass.kubernetes.api import (
 )
 from windlass.kubernetes.documents import FailureStatus, KubeObject, ObjectMetadata, ObjectT, WatchEvent
 from windlass.kubernetes.instances import number
-from windlass.kubernetes.kept_objects import KeptObjects, Key, without_unused
+from windlass.kubernetes.kept_objects import KeptObjects, Key
 
 _LIST_END: Final = "k8s.io/initial-events-end"
 _FIRST_PAUSE, _MAX_PAUSE = 0.1, 5.0
@@ -230,7 +230,7 @@ class Watch(Generic[ObjectT]):
             self._drop(key)
 
     def _put(self, new: ObjectT) -> None:
-        new, key = without_unused(new), _key(new)
+        new, key = self._kept.without_unused(new), _key(new)
         old = self._objects.get(key)
         if old is not None and old.metadata.resource_version == new.metadata.resource_version:
             return
