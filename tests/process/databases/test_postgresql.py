@@ -18,6 +18,13 @@ pytestmark = pytest.mark.slow
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs to be root: this is about not being it")
 WITHOUT_NAMESPACES = (sys.executable, "-I", str(Path(__file__).with_name("without_namespaces.py")))
 
+WITHOUT_SHARED_MEMORY = (
+    *("unshare", "-m", "sh", "-e", "-c"),
+    'mount --bind "$0" /mnt; mount -t tmpfs none /dev/shm; mkdir -p "$0"; mount --bind /mnt "$0";'
+    'mount -o remount,ro none /dev/shm; exec "$@"',
+)
+"""Runs a program that can make no files in /dev/shm, except in a folder there: the next word."""
+
 
 def test_the_user_and_the_database_have_the_given_names():
     with database("postgresql", new=True) as db:
@@ -119,3 +126,15 @@ def servers_of(db) -> list[str]:
 def capabilities(pid: int) -> int:
     facts = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return int(facts["CapEff"], 16)
+
+
+@ROOT
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_postgresql_keeps_shared_memory_in_files_where_the_cell_has_none(has_memory):
+    """As where only Landlock isolates services. The control is a cell that has shared memory."""
+    with database("postgresql", new=True) as db:
+        db.started(*(() if has_memory else (*WITHOUT_SHARED_MEMORY, str(db.folder))))
+        assert db.ask("SHOW dynamic_shared_memory_type") == ["posix" if has_memory else "mmap"]
+        assert db.ask("SELECT setting FROM pg_file_settings WHERE name = 'dynamic_shared_memory_type'") == [
+            "posix" if has_memory else "mmap"
+        ]

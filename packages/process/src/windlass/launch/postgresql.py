@@ -45,6 +45,10 @@ SIGNAL_TRANSLATION: Final = {
 _FROM_EVERYWHERE: Final = "host all all all scram-sha-256"
 _ABSENT_MARKER: Final = "windlass-database-is-absent"
 # PostgreSQL must not log a failed statement, because the statement may contain a password.
+_MEMORY_IN_FILES: Final = "dynamic_shared_memory_type=mmap"
+"""The setting for a cell without shared memory, as where only Landlock isolates services."""
+_FIRST_WITH_SETTINGS: Final = 16
+"""The first major version whose `initdb` takes settings."""
 _QUIET_OPTIONS: Final = ("exit_on_error=on", "log_min_error_statement=panic", "log_min_messages=error")
 
 
@@ -62,8 +66,10 @@ def start(variables: Variables) -> NoReturn:
     leave_root(data, server)
     if data.is_dir():  # PostgreSQL refuses a folder that others may enter, as after `chmod -R`
         data.chmod(0o700)
-    cluster = PostgresServer(server, data, held, select_passed_on(variables))
-    cluster.check_major(variables.get(VERSION_VARIABLE, ""))
+    version = variables.get(VERSION_VARIABLE, "")
+    major = version.partition(".")[0]
+    cluster = PostgresServer(server, data, held, select_passed_on(variables), int(major or 0))
+    cluster.check_major(version)
     if make_whole(data, lambda folder: cluster.at(folder).make(account)):
         say("the data folder was empty: made a new cluster")
     else:
@@ -108,7 +114,18 @@ def settings_of(variables: Variables) -> dict[str, str]:
         "maintenance_work_mem": f"{min(max(memory // 16, 8), 1024)}MB",
         "max_connections": str(min(max(memory // 4, 50), 400)),
         "password_encryption": "scram-sha-256",
+        **({} if has_shared_memory() else dict([_MEMORY_IN_FILES.split("=")])),
     }
+
+
+def has_shared_memory(folder: str = "/dev/shm") -> bool:  # noqa: S108 (the memory of the cell)
+    """Returns whether programs can make POSIX shared memory here. PostgreSQL would use System V memory
+    instead, of which a cell may have too little."""
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_RDWR, 0o600))
+    except OSError:
+        return False
+    return True
 
 
 class PostgresServer(NamedTuple):
@@ -118,6 +135,7 @@ class PostgresServer(NamedTuple):
     data: Path
     held: int
     variables: dict[str, str]
+    major: int
 
     def at(self, folder: Path) -> PostgresServer:
         return self._replace(data=folder)
@@ -138,7 +156,9 @@ class PostgresServer(NamedTuple):
     def make(self, account: PostgresAccount) -> None:
         where = ("-D", self.data, "--encoding=UTF8", f"--locale={_available_locale()}")
         # A random password, until `settle` sets the configured one.
-        words = (f"--username={account.user}", "--auth=scram-sha-256", "--pwfile=/dev/stdin")
+        words = [f"--username={account.user}", "--auth=scram-sha-256", "--pwfile=/dev/stdin"]
+        if not has_shared_memory() and self.major >= _FIRST_WITH_SETTINGS:
+            words += ["-c", _MEMORY_IN_FILES]
         program = self.server.with_name("initdb")
         secret = secrets.token_hex() + "\n"
         finish([program, *where, *words], self.held, self.variables, secret, doing="making the data folder")
@@ -160,7 +180,8 @@ class PostgresServer(NamedTuple):
     def execute(self, *statements: str) -> str:
         """Executes SQL statements in PostgreSQL's single-user mode, which reads one statement from each
         line."""
-        settings = [word for setting in _QUIET_OPTIONS for word in ("-c", setting)]
+        files = () if has_shared_memory() else (_MEMORY_IN_FILES,)
+        settings = [word for setting in (*_QUIET_OPTIONS, *files) for word in ("-c", setting)]
         words: list[str | Path] = [self.server, "--single", "-D", self.data, *settings, "postgres"]
         lines = "".join(f"{statement};\n" for statement in statements)
         return finish(words, self.held, self.variables, lines, doing="setting up user and database")
