@@ -13,7 +13,7 @@ from tests.gateway.routers.town import SHOP, Caller, Heard, Town, make_town, req
 from windlass.base.http_in.connections import trust_check
 from windlass.routers.router import Listen
 
-OTHER = "other.localhost"
+OTHER, QUICK = "other.localhost", "quick.localhost"
 CONNECTIONS = 32
 MOST = CONNECTIONS - CONNECTIONS // 16
 UPGRADE = ("Connection: Upgrade", "Upgrade: websocket")
@@ -83,11 +83,31 @@ async def test_visitors_are_served_if_a_trusted_proxy_has_passed_on_all_of_the_r
         assert await statuses(town) == [200] * 5
 
 
-async def test_the_organization_with_most_requests_gets_503_and_keeps_those_in_progress() -> None:
+async def status_from(town: Town, address: str, host: str) -> int:
+    caller = await caller_from(town, address)
+    return (await caller.ask(request(host=host))).status
+
+
+async def test_the_client_with_most_requests_gets_503_and_keeps_those_in_progress() -> None:
     async with crowded_town("requests") as town:
         assert town.active("other") == MOST
-        assert await statuses(town, OTHER) == [503] * 5
+        addresses = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+        assert [await status_from(town, address, OTHER) for address in addresses] == [503] * 3
         assert town.active("other") == MOST
+
+
+@pytest.mark.parametrize("trusted", [(), ("127.0.0.2",)], ids=["clients", "a trusted proxy"])
+async def test_other_clients_of_the_same_organization_take_places_of_the_client_with_most(
+    trusted: tuple[str, ...],
+) -> None:
+    """A trusted proxy has many clients, and keeps its requests."""
+    async with crowded_town("requests", trusted=trusted) as town:
+        quick = await town.instance("quick")
+        await town.router.set("quick", [route([quick.endpoint], "quick", (QUICK,), org="others")])
+        assert [await status_from(town, f"127.0.0.{9 + number}", QUICK) for number in range(5)] == (
+            [503] * 5 if trusted else [200] * 5
+        )
+        assert town.active("other") == (MOST if trusted else MOST - 5)
 
 
 async def test_long_requests_of_a_smaller_organization_take_places_of_the_largest() -> None:
@@ -105,7 +125,7 @@ async def test_long_requests_of_a_smaller_organization_take_places_of_the_larges
 async def test_without_shares_visitors_of_others_get_503(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the tests above would show nothing."""
     shares = "windlass.routers.builtin.organization_shares.OrganizationShares.admit"
-    monkeypatch.setattr(shares, lambda self, organization: True)
+    monkeypatch.setattr(shares, lambda self, organization, network: True)
     async with crowded_town("requests") as town:
         assert 503 in await statuses(town)
 

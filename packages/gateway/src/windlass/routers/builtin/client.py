@@ -79,7 +79,7 @@ class ClientConnection(SendingClient):
             page = pages.no_path(fields.host.decode(), target.partition(b"?")[0].decode("latin-1"))
             self._say_unrouted(page, method, target)
             return
-        is_admitted = shared.shares.admit(backend.organization)
+        is_admitted = shared.shares.admit(backend.organization, self.network)
         if is_admitted and len(fields.raw) > MAX_SMALL_HEAD_BYTES:
             is_admitted = shared.large_heads.take(backend.organization, len(fields.raw))
             self._large_head_bytes = len(fields.raw) if is_admitted else 0

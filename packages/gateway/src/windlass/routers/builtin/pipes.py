@@ -235,7 +235,7 @@ class Caller(PipeEnd, BusyConnection):
             self._backend is None
             or shared.stopping
             or shared.connections.admit(self) is not Admission.FREE
-            or not shared.shares.admit(self._backend.organization)
+            or not shared.shares.admit(self._backend.organization, self.network)
         ):
             shared.connections.remove(self)
             transport.abort()
