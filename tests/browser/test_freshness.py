@@ -15,10 +15,10 @@ ENDS = ["ERR_CONNECTION", "Failed to load", "503", "ERR_INCOMPLETE", "ERR_EMPTY"
 STREAMED = {
     "overview", "project", "environment", "service", "deployments", "logs", "requests", "deployment",
     "a failed service", "a failed deployment", "a job", "runs of a job", "a Terraform service",
-    "plan of a Terraform service",
+    "plan of a Terraform service", "deployments of an environment", "a deployment of an environment",
 }  # fmt: skip
 FORMS = {
-    "new", "terminal", "settings", "organization", "settings of a job", "settings of a Terraform service",
+    "new", "terminal", "settings", "settings of a job", "settings of a Terraform service",
     "an action", "an action with choices", "nothing",
 }  # fmt: skip
 

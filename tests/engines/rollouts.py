@@ -185,7 +185,10 @@ class Rollouts(AtStation):
         """The control: for a probe without `accepted`, an open port is enough."""
         needs(rig, "programs")
         probe = structs.replace(tcp(8080), accepted=is_accepted)
-        variables = {"LOADING": "1", "FAILS": "yes"}
+        variables = {
+            "LOADING": "1" if is_accepted else "5",
+            "FAILS": "yes",
+        }  # the control has to see it listen
         it = await workload(
             rig, programs.LISTENS_AND_LOADS, ports=[8080], ready=(probe,), variables=variables
         )

@@ -15,6 +15,7 @@ from tests.faults.inside import HTTP, Inside, Service, inside, until
 from tests.world import HandClock
 from windlass.control.background.housekeeping import Autoscaler
 from windlass.core.deploy.scaling import DOWN_AFTER, UP_AFTER
+from windlass.gateway.link import HearWakes
 from windlass.install.parts import Parts
 from windlass.routers.builtin import BuiltinRouter
 from windlass.routers.router import Endpoint
@@ -156,6 +157,9 @@ async def look(there: Inside, scaler: Autoscaler, clock: HandClock) -> None:
 
 class Careless(BuiltinRouter):
     """Does not wait for requests under way."""
+
+    def hear_wakes(self, hear: HearWakes) -> None:
+        """Nothing sleeps here."""
 
     async def drain(self, endpoints: Sequence[Endpoint], timeout: float) -> None:
         return None

@@ -115,6 +115,8 @@ class Mending:
             case.query.pop("stepBackToken", None)
         if case.query and "deploymentHistory" in operation.path:
             case.query.pop("startId", None)  # it would have to be that of an entry of the list
+        if case.query and operation.path.endswith("/terraformExport"):
+            case.query.pop("exportSecrets", None)  # true is refused with the reason
         if operation.query is DeploymentLogQuery and case.query:
             case.query.pop("version", None)  # the same
         if operation.id in {"listVariables", "importVariables"}:

@@ -10,6 +10,7 @@ from typing import Any
 from tests.documented import within
 from windlass.core.declare.health_trials import HealthTrial
 from windlass.core.declare.registry import Operation
+from windlass.families.domain import domain
 
 Body = dict[str, Any]
 Rule = Callable[[Operation, Body], None]
@@ -56,8 +57,8 @@ def what_is_imported_is_for_a_level_here(operation: Operation, body: Body) -> No
 @rule
 def a_domain_is_a_name_that_dns_may_have(operation: Operation, body: Body) -> None:
     """Which names those are is a table of Unicode; addresses and names of one label are none."""
-    is_checked = operation.handler.endswith(".checkDomain")
-    if isinstance(name := body.get("domain"), str) and ("generate_certificate" in body or is_checked):
+    is_of_domain = operation.family is domain or operation.handler.endswith(".checkDomain")
+    if isinstance(name := body.get("domain"), str) and is_of_domain:
         body["domain"] = f"d{zlib.crc32(name.encode('utf-8', 'surrogatepass'))}.example.com"
 
 
@@ -238,6 +239,13 @@ def a_registry_has_the_settings_of_its_kind(operation: Operation, body: Body) ->
 
 
 @rule
+def a_login_of_charts_is_whole(operation: Operation, body: Body) -> None:
+    """A user name and a password go together, and a PUT meets a repository with a login."""
+    if operation.family and operation.family.name == "helmRepository" and "config" in body:
+        body["config"] = {"username": "acme", "password": "printable"}
+
+
+@rule
 def only_an_application_takes_pushes(operation: Operation, body: Body) -> None:
     """Here, repositories of others may be in a source of files or of values, too."""
     if operation.handler.startswith("application."):
@@ -250,9 +258,9 @@ def only_an_application_takes_pushes(operation: Operation, body: Body) -> None:
 @rule
 def a_repository_is_opened_without_a_token(operation: Operation, body: Body) -> None:
     """A git token is for one host, and there is none that fits every address."""
-    for place in (body, body.get("git_repository")):
-        if isinstance(place, dict):
-            place.pop("git_token_id", None)
+    for part in within(body):
+        if "git_token_id" in part and (part is body or "url" in part):
+            del part["git_token_id"]
 
 
 @rule

@@ -29,7 +29,7 @@ export const organizationForms = {
   },
   registryForm: {
     kept: "A password or key that is left empty stays as it is stored.", check: "Login", address: "Address", used: "Services", user: "User name", left: "Pulls left", ofLimit: (left, all) => `${left} of ${all}`, checked: "Checked",
-    kind: "Provider", kinds: { DOCKER_HUB: "Docker Hub", GITHUB_CR: "GitHub", GITHUB_ENTERPRISE_CR: "GitHub Enterprise", GITLAB_CR: "GitLab", ECR: "AWS ECR", PUBLIC_ECR: "AWS public", GCP_ARTIFACT_REGISTRY: "Google Cloud", AZURE_CR: "Azure", DOCR: "DigitalOcean", SCALEWAY_CR: "Scaleway", GENERIC_CR: "Another one" },
+    kind: "Provider", kinds: { DOCKER_HUB: "Docker Hub", GITHUB_CR: "GitHub", GITHUB_ENTERPRISE_CR: "GitHub Enterprise", GITLAB_CR: "GitLab", ECR: "AWS ECR", PUBLIC_ECR: "AWS public", GCP_ARTIFACT_REGISTRY: "Google Cloud", AZURE_CR: "Azure", DOCR: "DigitalOcean", SCALEWAY_CR: "Scaleway", GENERIC_CR: "Other" },
     steps: {
       DOCKER_HUB: ["At Docker Hub, open “Account settings”, then “Personal access tokens”.", "Generate one with the permission `Read-only`. Its user name is that of your account."],
       GITHUB_CR: ["At GitHub, open “Settings”, “Developer settings”, “Personal access tokens (classic)”.", "Generate one with the scope `read:packages`. Its user name is that of your account."],

@@ -47,7 +47,7 @@ export async function form({ document, schema, values }) {
 export const columns = [
   { title: text.check, cell: ({ check }) => check && [badge(check.status), check.message && h("p", { class: "message" }, prose(check.message))] },
   { title: text.kind, kind: "titled", cell: ({ kind }) => [logo(LOGOS[kind]), " ", text.kinds[kind] || words.readable(kind)] },
-  { title: text.address, kind: "titled", cell: ({ url }) => h("span", { class: "muted" }, url) },
+  { title: text.address, kind: "host-cell titled", cell: ({ url }) => h("span", { class: "muted" }, url.replace(/^https:\/\//, "")) },
   { title: text.used, kind: "number titled", cell: ({ associated_services_count: count }) => count },
   { title: text.user, isRare: true, cell: ({ config }) => config?.username },
   { title: text.left, isRare: true, cell: ({ check }) => check?.rate_limit && text.ofLimit(check.rate_limit.remaining, check.rate_limit.limit) },
