@@ -31,6 +31,7 @@ from bench.cases import (
     start,
     terraform,
     variables,
+    wakes,
     webhooks,
 )
 from bench.measure import Bench, Line
@@ -54,6 +55,7 @@ CASES: Mapping[str, Callable[[Bench], list[Line]]] = {
     "images": images.run,
     "detect": detect.run,
     "hello": hello.run,
+    "wakes": wakes.run,
     "rebuilds": rebuilds.run,
     "terraform": terraform.run,
     "isolated": isolated.run,
