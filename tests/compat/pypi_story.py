@@ -95,7 +95,7 @@ class Client:
 
 def levels(call: Client, project: str, environment: str, app: str) -> None:
     """Variables and secrets of all levels."""
-    above = {}
+    above: dict[str, str] = {}
     for level, id in (("project", project), ("environment", environment), ("application", app)):
         kind = f"{level}_environment_variable"
         made = call(f"create_{kind}", id, body={"key": f"COLOUR_{level}", "value": "red"})

@@ -46,7 +46,8 @@ async def list_uses(ctx: Context, call: Call) -> Reply:
     here = await target(source, call)
     levels = await source.tree.above(here.id)
     wanted = await _find(source, levels, key)
-    answer: Document = {"key": key, "is_secret": False, "services": [], "is_complete": True}
+    services: list[Document] = []
+    answer: Document = {"key": key, "is_secret": False, "services": services, "is_complete": True}
     if wanted.row:
         family = ctx.registry[wanted.level.family]
         answer |= {
@@ -61,11 +62,11 @@ async def list_uses(ctx: Context, call: Call) -> Reply:
         if not await sight.includes(service.family, service.id, service.parent):
             answer["is_complete"] = False
             continue
-        if len(answer["services"]) == MAX_LISTED or seen.read_bytes > MAX_READ_BYTES:
+        if len(services) == MAX_LISTED or seen.read_bytes > MAX_READ_BYTES:
             answer["is_complete"] = False
             break
         if entry := await _entry(ctx, source, seen, wanted, service):
-            answer["services"].append(entry)
+            services.append(entry)
             if seen.injected is not None:
                 answer |= {"scope": "BUILT_IN", "is_secret": seen.injected.secret}
     return Reply(encode(answer))
