@@ -20,7 +20,7 @@ SHARED_LOGIN_ADVICE = (
 
 def has_shared_login(spec: Cluster) -> bool:
     """Returns whether the nodes of a cluster pull with the login that pushes."""
-    return bool(spec.registry_id) and not spec.registry_pull_id
+    return bool(spec.registry_id) and (spec.registry_pull_id or spec.registry_id) == spec.registry_id
 
 
 async def build_registry(ctx: Context, row: Row) -> BuildRegistry | None:
@@ -31,9 +31,9 @@ async def build_registry(ctx: Context, row: Row) -> BuildRegistry | None:
     if pushed is None or why_not_for_builds(pushed):
         return None
     found = BuildRegistry(full_name(pushed.url or "", spec.registry_path), await login_of(ctx, pushed))
-    if not spec.registry_pull_id:
+    if has_shared_login(spec):
         return found
-    pulled = await _settings_of(ctx, row.org, spec.registry_pull_id)
+    pulled = await _settings_of(ctx, row.org, spec.registry_pull_id or "")
     if pulled is None or why_not_for_pulls(pulled, pushed):
         return None
     return replace(found, pull_login=await login_of(ctx, pulled))
@@ -46,8 +46,6 @@ async def _settings_of(ctx: Context, org: str, id: str) -> ContainerRegistry | N
 
 async def check_registries(reads: Reads, org: str, spec: Cluster) -> None:
     """Raises Invalid for registries that cannot have the images of a cluster."""
-    if spec.registry_pull_id and spec.registry_pull_id == spec.registry_id:
-        raise Invalid("registry_pull_id: choose another one than registry_id, with a login that only pulls")
     if spec.registry_pull_id and not spec.registry_id:
         raise Invalid("registry_id: is required with registry_pull_id: nothing is pushed without it")
     pushed, pulled = [
@@ -58,7 +56,7 @@ async def check_registries(reads: Reads, org: str, spec: Cluster) -> None:
     ]
     if pushed and (why := why_not_for_builds(pushed)):
         raise Invalid(f"registry_id: {why}")
-    if pushed and pulled and (why := why_not_for_pulls(pulled, pushed)):
+    if pushed and pulled and not has_shared_login(spec) and (why := why_not_for_pulls(pulled, pushed)):
         raise Invalid(f"registry_pull_id: {why}")
 
 
