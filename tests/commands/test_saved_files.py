@@ -31,6 +31,15 @@ async def test_an_export_is_saved_under_its_own_name_or_a_chosen_one(
     assert (tmp_path / "x.zip").read_bytes() == saved.read_bytes()
 
 
+async def test_manifests_are_saved_as_one_file(windlass, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    await windlass.done("project", "create", "--name", "shop")
+    await windlass.done("environment", "create", "--project", "shop", "--name", "east")
+    said = await windlass("environment", "manifest-export", "east")
+    assert (said.code, said.err) == (0, "Saved east-manifests.yaml.\n"), said
+    assert "kind: NetworkPolicy" in (tmp_path / "east-manifests.yaml").read_text()
+
+
 def test_a_server_chooses_no_folder_for_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = tmp_path / "inside"
     folder.mkdir()

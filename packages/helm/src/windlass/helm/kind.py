@@ -105,6 +105,7 @@ class HelmKind(ServiceKind[Helm]):
     finds_endpoints = True
     run_api = HelmRunApi()
     more_time = "raise timeout_sec"
+    instead_of_manifests = "it is a chart: install it with helm upgrade --install, its values and its files"
 
     def __init__(self, find_program: FindProgram = installed_program) -> None:
         self._find_program = find_program

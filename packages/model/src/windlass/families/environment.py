@@ -252,6 +252,11 @@ _EXPORT: Final = (
     "the Terraform provider of the full interface. It has what the caller may read. Values of secrets are "
     "not in it: each is an input variable."
 )
+_MANIFESTS: Final = (
+    "A file of YAML with the services as plain manifests of Kubernetes, which run without Windlass in any "
+    "namespace. It has what the caller may read. Values of secrets are not in it: each is a placeholder. The "
+    "file begins with a list of the placeholders, and of what it does not contain."
+)
 _FOLLOW_DESCRIPTION: Final = (
     "A stream of server-sent events: first all present statuses, then after each change the environment "
     "and the services that have changed. It always begins with all, also with a `Last-Event-ID`, so a "
@@ -332,6 +337,15 @@ ENVIRONMENT_ACTIONS = (
         id="exportEnvironmentAsTerraform",
         query=TerraformExportQuery,
         media_type="application/octet-stream",
+        also=(409,),
+    ),
+    get(
+        "manifestExport",
+        None,
+        "Export it as manifests of Kubernetes",
+        _MANIFESTS,
+        id="exportEnvironmentAsManifests",
+        media_type="application/yaml",
         also=(409,),
     ),
     get("status", EnvironmentStatus, "Read the status of all services together"),

@@ -117,6 +117,7 @@ class TerraformKind(ServiceKind[Terraform]):
     precedence = Precedence.PREPARATION
     run_api = TerraformRunApi()
     more_time = "raise timeout_sec"
+    instead_of_manifests = "its resources are outside of the cluster: apply its files with its state"
     size_fields: ClassVar = {
         "cpu": "job_resources.cpu_milli",
         "memory": "job_resources.ram_mib",

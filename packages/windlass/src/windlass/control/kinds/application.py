@@ -43,6 +43,7 @@ from windlass.store import Row, Tx
 
 class ApplicationKind(ProgramKind[Application]):
     family = application
+    instead_of_manifests = ""
     host_word = "app"
     has_short_results = True
 

@@ -26,6 +26,7 @@ from windlass.store import Row, Tx
 
 class ContainerKind(ProgramKind[Container]):
     family = container
+    instead_of_manifests = ""
     image_field = "image_name"
     host_word = "app"
 

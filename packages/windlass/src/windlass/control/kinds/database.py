@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from windlass.control.workloads.credentials import credentials_of, give_credenti
 from windlass.core.declare.document import Document
 from windlass.core.declare.stored import NamedDocument
 from windlass.core.deploy import database_variables, databases
+from windlass.core.deploy.databases import DatabaseLogin
 from windlass.core.deploy.injected_variables import LISTED_PREFIX, BuiltIn, nominal_database_host
 from windlass.core.deploy.progress import BuildResult, BuiltArtifact
 from windlass.core.deploy.stage_order import Precedence
@@ -27,10 +28,12 @@ from windlass.families.database import Database, database
 from windlass.store import Reads, Row, Tx
 
 VOLUME_NAME = "data"
+_PASSWORD = "PASSWORD"  # noqa: S105 (the name of a secret)
 
 
 class DatabaseKind(ServiceKind[Database]):
     family = database
+    instead_of_manifests = ""
     precedence = Precedence.DATA
     may_call = False
     builds = False
@@ -77,27 +80,44 @@ class DatabaseKind(ServiceKind[Database]):
 
     async def workload(self, ctx: Context, service: Row, default_workload: Workload) -> Workload:
         spec = service.read(Database)
-        type, version = spec.type, spec.version
         credentials = await credentials_of(ctx, ctx.store.reads, service)
-        port = databases.kind_of(type).port
-        variables = dict(databases.environment(type, version, credentials))
+        external = await public_port(ctx, service) if spec.accessibility == "PUBLIC" else None
+        workload = _server(spec, credentials, default_workload, external)
         place = await ctx.places.of(service.id)
-        native = place.takes == "native"
-        public = spec.accessibility == "PUBLIC"
-        return replace(
-            default_workload,
-            command=() if native else databases.command(type, credentials),
-            variables=variables | {"WINDLASS_MEMORY": str(default_workload.memory)},
-            hidden=frozenset(name for name, value in variables.items() if credentials.password in value),
-            ports=(_port(port, await public_port(ctx, service) if public else None),),
-            volumes=(Volume(name=VOLUME_NAME, mount=databases.mount(type, version), size=spec.storage),),
-            alone=True,
-            direct=True,
-            ready=(_native_probe(place, type, port) if native else databases.ready(type),),
-            alive=() if native else (databases.alive(type),),
-            # A database server that is killed while it writes needs long to recover.
-            grace=max(default_workload.grace, 30.0),
-        )
+        if place.takes != "native":
+            return workload
+        port = databases.kind_of(spec.type).port
+        return replace(workload, command=(), ready=(_native_probe(place, spec.type, port),), alive=())
+
+    def exported_image(self, service: Row) -> str:
+        spec = service.read(Database)
+        return databases.image(spec.type, spec.version)
+
+    async def exported_workload(
+        self, ctx: Context, service: Row, default_workload: Workload, placeholder: Callable[[str], str]
+    ) -> Workload:
+        spec = service.read(Database)
+        port = databases.kind_of(spec.type).port
+        external = port if spec.accessibility == "PUBLIC" else None
+        return _server(spec, _exported_login(spec, placeholder(_PASSWORD)), default_workload, external)
+
+    async def exported_offer(
+        self,
+        ctx: Context,
+        reads: Reads,
+        environment: str,
+        address: FindAddress,
+        placeholder: Callable[[str, str], str],
+    ) -> Sequence[BuiltIn]:
+        found: list[BuiltIn] = []
+        seen: set[str] = set()
+        for row in await reads.resources.of_parent(environment, self.family.name):
+            login = _exported_login(row.read(Database), placeholder(row.id, _PASSWORD))
+            # Of databases with the same keys, the older one has them.
+            own = [one for one in await _connection(row, login, address) if one.key not in seen]
+            seen |= {one.key for one in own}
+            found += own
+        return found
 
     # Variables for other services of the environment
 
@@ -121,7 +141,7 @@ class DatabaseKind(ServiceKind[Database]):
             name = row.read(NamedDocument).name
             prefix = database_variables.friendly_prefix(name, row.id)
             predecessor = prefixes.setdefault(prefix, name)
-            own = await _connection(ctx, reads, row, address)
+            own = await _connection(row, await credentials_of(ctx, reads, row), address)
             if predecessor != name:
                 warnings.append(
                     f"{prefix}… are the variables of the database {predecessor}, not of {name}: rename one"
@@ -129,6 +149,33 @@ class DatabaseKind(ServiceKind[Database]):
                 own = [variable for variable in own if not variable.key.startswith(prefix)]
             variables += own
         return Offer(variables, rows, warnings)
+
+
+def _server(
+    spec: Database, credentials: DatabaseLogin, default_workload: Workload, external: int | None
+) -> Workload:
+    """Returns the workload of a server's official image. `external`: its public port, if it has one."""
+    type, version = spec.type, spec.version
+    variables = dict(databases.environment(type, version, credentials))
+    return replace(
+        default_workload,
+        command=databases.command(type, credentials),
+        variables=variables | {"WINDLASS_MEMORY": str(default_workload.memory)},
+        hidden=frozenset(name for name, value in variables.items() if credentials.password in value),
+        ports=(_port(databases.kind_of(type).port, external),),
+        volumes=(Volume(name=VOLUME_NAME, mount=databases.mount(type, version), size=spec.storage),),
+        alone=True,
+        direct=True,
+        ready=(databases.ready(type),),
+        alive=(databases.alive(type),),
+        # A database server that is killed while it writes needs long to recover.
+        grace=max(default_workload.grace, 30.0),
+    )
+
+
+def _exported_login(spec: Database, password: str) -> DatabaseLogin:
+    server = databases.kind_of(spec.type)
+    return DatabaseLogin(server.login, password, server.database)
 
 
 async def _refuse_unreadable_data(tx: Tx, change: Change[Database]) -> None:
@@ -200,10 +247,9 @@ def _listed_variables(service: Row) -> Iterator[BuiltIn]:
             )
 
 
-async def _connection(ctx: Context, reads: Reads, row: Row, address: FindAddress) -> list[BuiltIn]:
+async def _connection(row: Row, credentials: DatabaseLogin, address: FindAddress) -> list[BuiltIn]:
     spec = row.read(Database)
     server, name = databases.kind_of(spec.type), spec.name
-    credentials = await credentials_of(ctx, reads, row)
     endpoint = await address(row.parent, row.id, name, server.port)
     values = database_variables.connection_variables(
         server.type,

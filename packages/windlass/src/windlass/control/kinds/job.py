@@ -81,6 +81,7 @@ _EVENT_OF: Final = {Do.RUN: RunEvent.ON_START, Do.STOP: RunEvent.ON_STOP} | dict
 
 class JobKind(ServiceKind[Job]):
     family = job
+    instead_of_manifests = ""
     precedence = Precedence.PREPARATION
     has_runs = True
     more_time = "raise max_duration_seconds"

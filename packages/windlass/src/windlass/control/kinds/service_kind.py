@@ -138,6 +138,8 @@ class ServiceKind(Generic[S]):
     """The deployment stage in which new services of this kind are placed."""
     image_field: ClassVar[str] = ""
     """The field that selects an image; empty for kinds that run without images."""
+    instead_of_manifests: ClassVar[str] = "manifests cannot express it: move it by hand"
+    """Why services of this kind are not exported as manifests, and what to do instead; empty if they are."""
     host_word: ClassVar[str] = ""
     """The first word of the host name in lists of variables; defaults to the name of the family."""
     size_fields: ClassVar[Mapping[str, str]] = {}
@@ -339,8 +341,18 @@ class ServiceKind(Generic[S]):
         return workload if workload.artifact.static is None else _without_instances(workload)
 
     def _usual_workload(self, ctx: Context, build_input: BuildInput, artifact: Artifact) -> Workload:
-        """Returns a workload with the fields that all kinds have in common."""
-        service, deployment, inputs = build_input.service, build_input.deployment, build_input.inputs
+        deployment, inputs = build_input.deployment, build_input.inputs
+        return replace(
+            self.usual_workload(ctx, build_input.service, artifact),
+            generation=deployment.number,
+            deployment=deployment.id,
+            variables=inputs.variables,
+            files=inputs.files,
+            hidden=inputs.secrets | inputs.secret_files,
+        )
+
+    def usual_workload(self, ctx: Context, service: Row, artifact: Artifact) -> Workload:
+        """Returns a workload with the settings that all kinds have in common, without variables."""
         settings, advanced = self.size(service), AdvancedValues(service.body)
         grace = advanced.changed("deployment.termination_grace_period_seconds")
         return Workload(
@@ -349,13 +361,10 @@ class ServiceKind(Generic[S]):
             name=settings.name,
             environment=service.parent,
             org=service.org,
-            generation=deployment.number,
-            deployment=deployment.id,
+            generation=0,
+            deployment="",
             artifact=artifact,
-            variables=inputs.variables,
-            files=inputs.files,
             labels=service.read(LabelSettings).labels,
-            hidden=inputs.secrets | inputs.secret_files,
             cpu=settings.cpu,
             memory=settings.memory,
             settle=ctx.settings.settle_seconds,
@@ -392,6 +401,35 @@ class ServiceKind(Generic[S]):
     def shown_version(self, service: Row, details: Particulars) -> Document:
         """Returns the version of a deployment for lists of past deployments."""
         return {"commit": details.commit} if details.commit else {}
+
+    # Exports as manifests
+
+    def exported_image(self, service: Row) -> str:
+        """Returns the public image of a service whose settings name none; empty for other services."""
+        return ""
+
+    async def exported_workload(
+        self, ctx: Context, service: Row, default_workload: Workload, placeholder: Callable[[str], str]
+    ) -> Workload:
+        """Returns the workload of a service for another cluster. `placeholder` returns the text that stands
+        for a secret of the service."""
+        return await self.workload(ctx, service, default_workload)
+
+    async def exported_offer(
+        self,
+        ctx: Context,
+        reads: Reads,
+        environment: str,
+        address: FindAddress,
+        placeholder: Callable[[str, str], str],
+    ) -> Sequence[BuiltIn]:
+        """Returns the variables of `offer` for another cluster. `placeholder` returns the text that stands
+        for a secret of a service."""
+        offer = await self.offer(ctx, reads, environment, address)
+        return [
+            replace(one, value=placeholder(one.owner, one.key)) if one.secret else one
+            for one in offer.variables
+        ]
 
     # The registry of the image
 

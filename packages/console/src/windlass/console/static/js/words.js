@@ -111,7 +111,7 @@ export const words = {
   previews: { button: "Previews of pull requests", preview: "preview", pullRequest: (number) => `pull request #${number}` },
   environmentPage: {
     view: "View", list: "List", search: "Search by name", ofAll: (shown, all) => `${shown} of ${plural(all, "service")}`, graph: "Dependency graph", noUses: "No service names another in its variables.", empty: "Nothing runs in this environment. Add an application or a database.",
-    hours: "Running hours", choose: (name) => `Choose ${name}`, deployAll: "Deploy all", deployChosen: (count) => `Deploy ${count}`, stopChosen: (count) => `Stop ${count}`, stopAll: "Stop all", asTerraform: "Export as Terraform", order: "In this order; services that others wait for come before them:",
+    hours: "Running hours", choose: (name) => `Choose ${name}`, deployAll: "Deploy all", deployChosen: (count) => `Deploy ${count}`, stopChosen: (count) => `Stop ${count}`, stopAll: "Stop all", asTerraform: "Export as Terraform", asManifests: "Export as manifests", order: "In this order; services that others wait for come before them:",
     deployAllTitle: (name) => `Deploy all of ${name}`, deployAllWill: (count) => `The newest version of ${plural(count, "service")} is built and started. What serves now goes on until its successor is ready.`,
     deployAllDone: (count) => `${plural(count, "deployment")} requested.`, stopDone: (count) => `${plural(count, "service")} will stop.`, removeWill: "All services of this environment, with their data, are deleted.", removeResources: "The resources of its Terraform modules are destroyed.",
   },

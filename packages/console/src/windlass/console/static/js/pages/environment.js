@@ -72,7 +72,8 @@ export function render(state, place) {
           button(text.hours, async () => (await import("../running_hours.js")).editHours(path), { plain: true, needs: ["PUT", `${path}/deploymentRule/current`] }),
           services.length > 0 && button(words.rollback.button, async () => (await import("../rolling_back.js")).rollBackEnvironment(path, environment.name), { plain: true, icon: "undo-2", needs: ["POST", `${path}/rollback`] }),
           button(words.clone.button, async () => (await import("../cloning.js")).clone(state.document, place, path, environment), { plain: true, needs: ["POST", `${path}/clone`] }),
-          button(text.asTerraform, () => saveAsTerraform(path), { plain: true }),
+          button(text.asTerraform, () => saveExport(`${path}/terraformExport`), { plain: true }),
+          button(text.asManifests, () => saveExport(`${path}/manifestExport`), { plain: true }),
           button(words.remove.button, () => remove(state, place), { plain: true, danger: true, needs: ["DELETE", path] }),
         ]),
       ],
@@ -93,8 +94,8 @@ function answer(services) {
   return words.overview.running(running, services.length);
 }
 
-async function saveAsTerraform(path) {
-  const { blob, name } = await api.file(`${path}/terraformExport`);
+async function saveExport(path) {
+  const { blob, name } = await api.file(path);
   saveFile(blob, name);
 }
 

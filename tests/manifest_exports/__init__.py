@@ -1,0 +1,1 @@
+"""An environment is exported as plain manifests of Kubernetes."""
