@@ -93,6 +93,22 @@ def test_what_runs_alone_is_a_stateful_set_and_all_else_a_deployment_that_is_rep
     assert made["spec"]["strategy"] == {"type": "Recreate"}
 
 
+def test_instances_are_spread_over_nodes_and_zones_without_a_restart_of_running_releases():
+    template = manifests.controller(OPTIONS, web(), 2)["spec"]["template"]
+    spread = template["spec"].pop("topologySpreadConstraints")
+    assert [each["topologyKey"] for each in spread] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+    assert {each["whenUnsatisfiable"] for each in spread} == {"ScheduleAnyway"}
+    selected = manifests.controller(OPTIONS, web(), 2)["spec"]["selector"]
+    assert all(each["labelSelector"] == selected for each in spread)
+    made = manifests.controller(OPTIONS, web(), 2)["metadata"]["annotations"]
+    assert made[names.DIGEST] == manifests.digest(template)
+    alone = manifests.controller(OPTIONS, web(alone=True), 1)["spec"]["template"]["spec"]
+    assert "topologySpreadConstraints" not in alone
+
+
 def test_a_run_is_a_pod_that_is_never_started_again():
     made = manifests.run(OPTIONS, web(writes_output=True), 3)
     assert made["kind"] == "Pod"

@@ -134,6 +134,23 @@ async def test_doctor_reports_a_router_port_as_free_or_taken_by_another_program(
     assert reason.startswith(f"free port {port} on 127.0.0.1, or choose another router_port")
 
 
+async def test_doctor_names_clusters_whose_nodes_have_the_login_that_pushes(tmp_path):
+    async with make_world(folder=tmp_path / "data") as world:
+        config = {"username": "windlass", "password": "may-push"}
+        fields = {"name": "images", "kind": "GENERIC_CR", "url": "https://registry.example.com"}
+        path = f"/organization/{world.org}/containerRegistry"
+        registry = await world.made(path, fields | {"config": config})
+        pulls = await world.made(path, fields | {"name": "pulls", "config": config})
+        kubernetes = {"engine": "KUBERNETES", "kubeconfig": "{}", "registry_id": registry}
+        await cluster(world, "east", **kubernetes)
+        await cluster(world, "west", **kubernetes, registry_pull_id=pulls)
+    told = await asyncio.to_thread(doctor, tmp_path / "data")
+    level, reason = told["Cluster east: login of the nodes"]
+    assert level == "warn"
+    assert "the nodes have the login that pushes" in reason
+    assert "Cluster west: login of the nodes" not in told
+
+
 async def test_clusters_with_the_same_name_are_shown_with_their_organization(tmp_path, lasting):
     by = authority(tmp_path / "ca")
     async with make_world(folder=tmp_path / "data") as world:

@@ -274,7 +274,7 @@ class KubernetesEngine:
                     await self._retire(workload, count, surplus, leave)
                 elif count or self._generations.of(service, generation):
                     self._generations.refuse_removed(workload)
-                    namespace = await self._environments.prepare(workload, is_run=False)
+                    namespace = await self._environments.prepare(workload, is_run=False, count=count)
                     controller = await self._put(workload, namespace, count)
                     await self._settle(workload, controller, count)
             return await self.observe(service)
@@ -289,7 +289,7 @@ class KubernetesEngine:
         except ClusterRefusal as refused:
             if refused.is_absent:  # the namespace was deleted by hand
                 self._environments.forget(namespace)
-                namespace = await self._environments.prepare(workload, is_run=False)
+                namespace = await self._environments.prepare(workload, is_run=False, count=count)
                 return await self._generations.put(workload, namespace, count)
             raise
 

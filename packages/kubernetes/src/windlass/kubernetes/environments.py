@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, TypeVar
 
+from windlass.base.log import log
 from windlass.engines.engine import VolumeLost
 from windlass.engines.workload import Workload
 from windlass.kubernetes import manifests, names, paths
@@ -22,6 +23,8 @@ from windlass.kubernetes.pull_logins import PullLogins
 T = TypeVar("T")
 _ACCOUNT_CHECKS, _ACCOUNT_PAUSE = 100, 0.05
 _LOST_PHASE: Final = "Lost"
+_FORBIDDEN: Final = 403
+_log = log("engines.kubernetes")
 
 
 class NamespaceObjects:
@@ -30,6 +33,7 @@ class NamespaceObjects:
     ) -> None:
         self._api, self._cache, self._options, self._logins = api, cache, options, logins
         self._namespaces, self._objects = Namespaces(api, options), OwnObjects(api, options.installation)
+        self._has_told = False
         self._ready: set[str] = set()
         """Namespaces that were seen complete."""
         self._written: dict[tuple[str, str], str] = {}
@@ -43,8 +47,8 @@ class NamespaceObjects:
             if volume.is_known and (found is None or found.status.phase == _LOST_PHASE):
                 raise VolumeLost(workload, volume)
 
-    async def prepare(self, workload: Workload, *, is_run: bool) -> str:
-        """Creates what a workload needs. Returns its namespace."""
+    async def prepare(self, workload: Workload, *, is_run: bool, count: int = 1) -> str:
+        """Creates what `count` instances of a workload need. Returns its namespace."""
         namespace = await self._namespace(workload)
         self.refuse_lost_volumes(workload)
         for volume in workload.volumes:
@@ -59,7 +63,23 @@ class NamespaceObjects:
         if not is_run:
             for service in manifests.neighbours(self._options, workload):
                 await self._service(namespace, service)
+        if count > 1:
+            await self._limit_disruptions(namespace, workload)
         return namespace
+
+    async def _limit_disruptions(self, namespace: str, workload: Workload) -> None:
+        """Writes the PodDisruptionBudget of a service, if the account of the cluster has the right."""
+        try:
+            await self._put(paths.budgets(namespace), manifests.disruption_budget(self._options, workload))
+        except ClusterRefusal as refused:
+            if refused.status != _FORBIDDEN:
+                raise
+            if not self._has_told:
+                self._has_told = True
+                _log.warning(
+                    "give the account of the cluster the right to create poddisruptionbudgets: without it, a "
+                    "drained node may end all instances of a service at once"
+                )
 
     def forget(self, namespace: str) -> None:
         """Forgets that a namespace was complete, because something in it is missing."""

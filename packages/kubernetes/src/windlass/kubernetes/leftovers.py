@@ -50,6 +50,8 @@ class Leftovers:
             await self._api.delete(paths.claims(namespace), params={"labelSelector": selector})
             for name in await self._services(namespace, selector):
                 await self._api.delete(paths.services(namespace, name))
+            with suppress(ClusterRefusal):  # the account may not change them, and so has made none
+                await self._api.delete(paths.budgets(namespace, names.budget(service)))
         uids = {claim.metadata.uid for claim in claims}
         await self._cache.wait(
             lambda: not any(claim.metadata.uid in uids for claim in self._cache.claims.of(service)),

@@ -65,6 +65,9 @@ while :; do sleep 1000 & wait $!; done
 """
 
 
+_SPREAD_OVER: Final = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+
+
 class ClusterOptions(Struct, kw_only=True):
     """The choices for all objects of an installation in a cluster."""
 
@@ -263,11 +266,12 @@ def controller(options: ClusterOptions, workload: Workload, replicas: int) -> Ma
         names.SERVICE: workload.service,
         names.GENERATION: str(workload.generation),
     }
+    spread = {} if workload.alone else {"topologySpreadConstraints": _spread(own)}
     spec: Manifest = {
         "replicas": replicas,
         "revisionHistoryLimit": 0,
         "selector": {"matchLabels": own},
-        "template": template,
+        "template": {**template, "spec": {**template["spec"], **spread}},
     }
     if workload.alone:
         spec |= {"serviceName": "", "podManagementPolicy": "Parallel"}
@@ -285,7 +289,44 @@ def controller(options: ClusterOptions, workload: Workload, replicas: int) -> Ma
                 **names.labels(options.installation, workload),
                 **({names.ALONE: "yes"} if workload.alone else {}),
             },
+            # Without where its Pods run: a release that runs is not restarted for that.
             "annotations": {names.DIGEST: digest(template), names.TITLE: workload.name},
+        },
+        "spec": spec,
+    }
+
+
+def _spread(own: Mapping[str, str]) -> list[Manifest]:
+    """Returns what spreads the Pods of a release over nodes and zones, if there is room."""
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": own},
+        }
+        for key in _SPREAD_OVER
+    ]
+
+
+def disruption_budget(options: ClusterOptions, workload: Workload) -> Manifest:
+    """Returns what lets the drain of nodes end the instances of a service one after the other."""
+    spec = {
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",  # an instance that does not work holds up no drain
+        "selector": {"matchLabels": {names.SERVICE: workload.service, names.SERVES: "yes"}},
+    }
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {
+            "name": names.budget(workload.service),
+            "namespace": names.namespace(options.installation, workload.environment),
+            "labels": {
+                names.INSTALLATION: names.installation_label(options.installation),
+                names.SERVICE: workload.service,
+            },
+            "annotations": {names.DIGEST: digest(spec)},
         },
         "spec": spec,
     }

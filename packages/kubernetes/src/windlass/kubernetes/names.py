@@ -114,6 +114,10 @@ def variables_secret(workload: Workload, digest: str) -> str:
     return f"{controller(workload)}-{digest[:10]}"
 
 
+def budget(service: str) -> str:
+    return f"budget-{service}"
+
+
 def pull_secret(service: str) -> str:
     return f"pull-{_digest(service)}"
 

@@ -34,6 +34,10 @@ def policies(namespace: str, name: str = "") -> str:
     return _in("/apis/networking.k8s.io/v1", namespace, "networkpolicies", name)
 
 
+def budgets(namespace: str, name: str = "") -> str:
+    return _in("/apis/policy/v1", namespace, "poddisruptionbudgets", name)
+
+
 def deployments(namespace: str, name: str = "") -> str:
     return _in("/apis/apps/v1", namespace, "deployments", name)
 

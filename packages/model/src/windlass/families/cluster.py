@@ -226,6 +226,11 @@ class Cluster(Spec):
         """Returns whether the cluster's services run on an engine at another address."""
         return self.engine in _REMOTE_ENGINES
 
+    @property
+    def pulls_builds(self) -> bool:
+        """Returns whether the cluster pulls the images that are built for it from a registry."""
+        return self.engine in _CONFIGURED_ENGINES and bool(self.registry_id)
+
 
 class ClusterLock(Shown):
     """The lock of a cluster."""

@@ -20,7 +20,7 @@ SHARED_LOGIN_ADVICE = (
 
 def has_shared_login(spec: Cluster) -> bool:
     """Returns whether the nodes of a cluster pull with the login that pushes."""
-    return bool(spec.registry_id) and (spec.registry_pull_id or spec.registry_id) == spec.registry_id
+    return spec.pulls_builds and (spec.registry_pull_id or spec.registry_id) == spec.registry_id
 
 
 async def build_registry(ctx: Context, row: Row) -> BuildRegistry | None:
