@@ -11,7 +11,15 @@ from msgspec.structs import replace
 from tests.helm_services.conftest import deployed, release_of
 from tests.world import World
 from windlass.core.words.events import Event
-from windlass.engines.releases import ReleasedController, ReleasedEndpoint, ReleasedRoute, ReleaseState
+from windlass.engines.releases import (
+    ReleasedController,
+    ReleasedEndpoint,
+    ReleaseDetails,
+    ReleasedEvent,
+    ReleasedPod,
+    ReleasedRoute,
+    ReleaseState,
+)
 from windlass.engines.workload import Workload
 from windlass.helm import release_watch
 from windlass.helm.health import DeployedController
@@ -35,6 +43,7 @@ class FakeReleases:
     def __init__(self) -> None:
         self.environments: set[str] = set()
         self.states: dict[str, ReleaseState | None] = {}
+        self.found: dict[str, ReleaseDetails] = {}
 
     def put(self, environment: str, state: ReleaseState | None) -> None:
         self.states[environment] = state
@@ -46,6 +55,9 @@ class FakeReleases:
 
     async def state(self, environment: str) -> ReleaseState | None:
         return self.states.get(environment, ReleaseState())
+
+    async def details(self, environment: str, release: str) -> ReleaseDetails | None:
+        return self.found.get(release)
 
 
 @pytest.fixture
@@ -234,3 +246,31 @@ async def test_routes_stay_until_the_cluster_has_answered(
     await watch.look()
     await world.settle()
     assert world.router.routes[service] == kept
+
+
+SECRET = "s3cret-of-the-shop"
+TOLD_AT = 1769850420000
+POD = ReleasedPod(
+    name="web-1", phase="Running", node="n1", ready=False, restarts=4, reason=f"exited {SECRET}", created=0
+)
+EVENT = ReleasedEvent(
+    address="Pod/web-1", reason="Unhealthy", message=f"got {SECRET}", is_warning=True, count=3, at=TOLD_AT
+)
+
+
+async def test_the_pods_and_events_of_a_release_are_listed_without_secrets(
+    world: World, releases: FakeReleases
+):
+    service = await release_of(world)
+    await world.post(f"/helm/{service}/secret", {"key": "PASSWORD", "value": SECRET})
+    assert (await world.get(f"/helm/{service}/pods"))["results"] == []  # it was never deployed
+    assert await deployed(world, service) == ("SUCCEEDED", "")
+    assert (await world.get(f"/helm/{service}/clusterEvents")).status == 503
+    releases.found[release_name(service)] = ReleaseDetails([POD], [EVENT])
+    (pod,) = (await world.get(f"/helm/{service}/pods"))["results"]
+    (event,) = (await world.get(f"/helm/{service}/clusterEvents"))["results"]
+    assert (pod["name"], pod["ready"], pod["restarts"], "created_at" in pod) == ("web-1", False, 4, False)
+    assert (event["address"], event["warning"], event["count"]) == ("Pod/web-1", True, 3)
+    assert event["last_at"] == "2026-01-31T09:07:00.000Z"
+    assert SECRET not in pod["reason"] + event["message"]
+    assert event["message"].startswith("got ")

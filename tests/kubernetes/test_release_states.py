@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,6 +17,7 @@ from windlass.kubernetes.api import ClusterApi
 from windlass.kubernetes.manifests import ClusterOptions
 from windlass.kubernetes.releases import Releases
 
+T = TypeVar("T")
 SPACE = names.namespace("i", "one")
 OF_HELM = {"app.kubernetes.io/managed-by": "Helm"}
 OWN, OTHER = "10.1.0.5", "10.1.0.6"
@@ -48,11 +49,16 @@ def put_service(cluster: StubCluster, *addresses: str) -> None:
 
 
 async def state_of(cluster: StubCluster) -> ReleaseState:
+    return await answered(cluster, lambda reader: reader.state("one"))
+
+
+async def answered(cluster: StubCluster, ask: Callable[[Releases], Awaitable[T | None]]) -> T:
+    """Returns what a reader answers, once it has read the cluster."""
     api = ClusterApi(cluster.access, Reach(("10.1.0.0/16", "127.0.0.1/32"), public=False))
     options = ClusterOptions(installation="i", helper_image="none")
     reader = Releases(api, options, Reach(("10.1.0.0/16",), public=False))
     try:
-        while (state := await reader.state("one")) is None:  # noqa: ASYNC110 (another task)
+        while (state := await ask(reader)) is None:  # noqa: ASYNC110 (another task)
             await asyncio.sleep(0.01)
     finally:
         await reader.stop()
@@ -138,3 +144,34 @@ async def test_daemon_sets_jobs_and_single_pods_of_a_release_are_told(cluster: S
     assert found["DaemonSet/agent"].reason == "the container main of the Pod agent-1 exited with 3"
     assert found["Job/seed"].reason == "it failed: BackoffLimitExceeded"
     assert found["Pod/alone"].reason == "the container main of the Pod alone exited with 4"
+
+
+async def test_the_pods_and_events_of_a_release_are_those_of_its_own_objects(cluster: StubCluster):
+    put_pod(cluster, "web-1", {"app": "web"}, 3, annotations={}, creationTimestamp="2026-01-31T09:05:00Z")
+    put_pod(cluster, "alone", {}, 4)
+    put_pod(cluster, "foreign", {"app": "other"}, 4, annotations={})
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {}}}
+    put(cluster, "deployments", "web", kind="Deployment", spec=spec)
+    told = [
+        ("Pod", "web-1", "BackOff", "Warning", "2026-01-31T09:06:00Z"),
+        ("ReplicaSet", "web-7d4b9", "FailedCreate", "Warning", "2026-01-31T09:07:00Z"),
+        ("Pod", "foreign", "BackOff", "Warning", "2026-01-31T09:08:00Z"),
+        ("Pod", "alone", "Pulled", "Normal", "not a time"),
+    ]
+    for index, (kind, name, reason, type, at) in enumerate(told):
+        event: dict[str, Any] = {
+            "involvedObject": {"kind": kind, "name": name},
+            "reason": reason,
+            "message": "so",
+            "type": type,
+        }
+        put(cluster, "events", f"e{index}", None, lastTimestamp=at, count=2, **event)
+    details = await answered(cluster, lambda reader: reader.details("one", "shop"))
+    assert {pod.name: pod.created > 0 for pod in details.pods} == {"web-1": True, "alone": True}
+    assert details.pods[0].reason == "the container main of the Pod web-1 exited with 3"
+    assert [(event.address, event.reason, event.is_warning) for event in details.events] == [
+        ("Deployment/web", "FailedCreate", True),
+        ("Pod/web-1", "BackOff", True),
+        ("Pod/alone", "Pulled", False),
+    ]
+    assert [event.at for event in details.events] == [1769850420000, 1769850360000, 0]

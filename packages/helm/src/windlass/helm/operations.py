@@ -1,17 +1,22 @@
-"""API operations of Helm services: the Services of a release, and plans."""
+"""API operations of Helm services: the Services, Pods and events of a release, and plans."""
 
 from __future__ import annotations
 
 from msgspec import UNSET
 
 from windlass.base.clock import stamp
+from windlass.base.errors import Unavailable
 from windlass.control.context.call import Call, Reply, encode, reads, results
 from windlass.control.context.context import Context
+from windlass.control.records.sealed_workload import find_secrets
 from windlass.control.request.paths import target
 from windlass.core.declare.document import Document
+from windlass.core.words.masking import EMPTY_MASK, Mask
+from windlass.engines.releases import ReleaseDetails, ReleaseEngine
 from windlass.helm.families.shapes import HelmPlanQuery
 from windlass.helm.manifests import UNCHANGED
 from windlass.helm.plans import plan_in, released_plan
+from windlass.helm.release_watch import release_name
 from windlass.store.tables.plans import StoredPlan
 
 
@@ -32,6 +37,68 @@ async def list_services(ctx: Context, call: Call) -> Reply:
         for item in (plan.comparison.services if plan else ())
     ]
     return Reply(results([encode(document) for document in documents]))
+
+
+@reads("helm.pods")
+async def list_pods(ctx: Context, call: Call) -> Reply:
+    details, mask = await _details(ctx, call)
+    return Reply(
+        results(
+            [
+                encode(
+                    {
+                        "name": pod.name,
+                        "phase": pod.phase,
+                        "ready": pod.ready,
+                        "restarts": pod.restarts,
+                        "node": pod.node,
+                        "reason": mask.text(pod.reason),
+                        **({"created_at": stamp(pod.created)} if pod.created else {}),
+                    }
+                )
+                for pod in details.pods
+            ]
+        )
+    )
+
+
+@reads("helm.clusterEvents")
+async def list_cluster_events(ctx: Context, call: Call) -> Reply:
+    details, mask = await _details(ctx, call)
+    return Reply(
+        results(
+            [
+                encode(
+                    {
+                        "address": event.address,
+                        "reason": event.reason,
+                        "message": mask.text(event.message),
+                        "warning": event.is_warning,
+                        "count": event.count,
+                        **({"last_at": stamp(event.at)} if event.at else {}),
+                    }
+                )
+                for event in details.events
+            ]
+        )
+    )
+
+
+async def _details(ctx: Context, call: Call) -> tuple[ReleaseDetails, Mask]:
+    """Returns the Pods and events of a release; none if its cluster can have no release. Also returns the
+    mask for secrets, which a command of a probe may write into them."""
+    source = ctx.store.reads
+    service = await target(source, call)
+    place = await ctx.places.of_environment(source, service.parent)
+    newest = await source.deployments.latest(service.id, 1)
+    if not newest or not isinstance(place.engine, ReleaseEngine):
+        return ReleaseDetails(), EMPTY_MASK
+    details = await place.engine.releases.details(service.parent, release_name(service.id))
+    if details is None:
+        raise Unavailable("Try again later: the cluster of this environment does not answer")
+    if ctx.logs.masks.of(newest[0].id) is None:
+        await find_secrets(ctx, newest[0].id)
+    return details, ctx.logs.masks.of(newest[0].id) or EMPTY_MASK
 
 
 @reads("helm.plan")

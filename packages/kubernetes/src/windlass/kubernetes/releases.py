@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from itertools import islice, product
@@ -24,6 +24,7 @@ from windlass.engines.releases import (
     SINGLE_POD,
     ReleasedController,
     ReleasedEndpoint,
+    ReleaseDetails,
     ReleasedRoute,
     ReleaseState,
 )
@@ -35,6 +36,7 @@ from windlass.kubernetes.instances import OUT_OF_MEMORY, is_leaving
 from windlass.kubernetes.kept_objects import KeptObjects
 from windlass.kubernetes.manifests import ClusterOptions
 from windlass.kubernetes.reasons import pending_reason
+from windlass.kubernetes.release_details import read_release_events, released_pod, shown_pods
 from windlass.kubernetes.watch import Watch
 
 _SELECTOR: Final = "app.kubernetes.io/managed-by=Helm"
@@ -214,24 +216,52 @@ class Releases:
 
     async def state(self, environment: str) -> ReleaseState | None:
         namespace = self._follow(environment)
-        if any(watch.problem or not watch.is_synced for watch in self._watches):
-            return None
-        try:
-            pods = (await self._api.get(paths.pods(namespace), _ReleasePods)).items
-        except (ClusterUnavailable, ClusterRefusal):
+        if (pods := await self._pods(namespace)) is None:
             return None
         problems = _Problems(pods)
-        own = (
-            (kind, it)
-            for kind, watch in self._controllers.items()
-            for it in watch.all()
-            if isinstance(it, ReleaseController | ReleaseDaemonSet | ReleaseJob)
-            and it.metadata.namespace == namespace
-        )
-        controllers = [_controller(kind, it, problems) for kind, it in islice(own, MAX_OBJECTS)]
+        own = islice(self._controllers_in(namespace), MAX_OBJECTS)
+        controllers = [_controller(kind, it, problems) for kind, it in own]
         single = (_single_pod(pod) for pod in pods if _is_single(pod))
         controllers += islice(single, MAX_OBJECTS - len(controllers))
         return ReleaseState(controllers, [*self._routes(namespace, pods)])
+
+    async def details(self, environment: str, release: str) -> ReleaseDetails | None:
+        namespace = self._follow(environment)
+        if (pods := await self._pods(namespace)) is None:
+            return None
+        own = [
+            (f"{kind}/{it.metadata.name}", it.spec.selector.match_labels or {})
+            for kind, it in islice(self._controllers_in(namespace), MAX_OBJECTS)
+            if it.annotation(_RELEASE) == release
+        ]
+        shown = shown_pods(pods, [labels for _, labels in own], release, _RELEASE)
+        addresses = {address for address, _ in own} | {f"Pod/{pod.metadata.name}" for pod in shown}
+        try:
+            events = await read_release_events(self._api, namespace, addresses)
+        except ClusterUnavailable:
+            return None
+        return ReleaseDetails([released_pod(pod, pod_problem(pod)) for pod in shown], events)
+
+    async def _pods(self, namespace: str) -> Sequence[Pod] | None:
+        """Returns the Pods of a namespace; None while the cluster does not answer, or refuses to list
+        something."""
+        if any(watch.problem or not watch.is_synced for watch in self._watches):
+            return None
+        try:
+            return (await self._api.get(paths.pods(namespace), _ReleasePods)).items
+        except (ClusterUnavailable, ClusterRefusal):
+            return None
+
+    def _controllers_in(
+        self, namespace: str
+    ) -> Iterator[tuple[str, ReleaseController | ReleaseDaemonSet | ReleaseJob]]:
+        for kind, watch in self._controllers.items():
+            for it in watch.all():
+                if (
+                    isinstance(it, ReleaseController | ReleaseDaemonSet | ReleaseJob)
+                    and it.metadata.namespace == namespace
+                ):
+                    yield kind, it
 
     @property
     def _watches(self) -> tuple[Watch[KubeObject], ...]:

@@ -55,6 +55,42 @@ class ReleaseState(Struct, frozen=True):
     routes: Sequence[ReleasedRoute] = ()
 
 
+class ReleasedPod(Struct, frozen=True, kw_only=True):
+    """A Pod of a release."""
+
+    name: str
+    phase: str
+    """The word of the cluster, such as `Running`."""
+    node: str
+    ready: bool
+    restarts: int
+    reason: str
+    """Why it does not run, as readable text; empty if no problem is known."""
+    created: int
+    """In milliseconds since 1970; 0 if unknown."""
+
+
+class ReleasedEvent(Struct, frozen=True, kw_only=True):
+    """What the cluster has told about an object of a release."""
+
+    address: str
+    """Kind and name of the object."""
+    reason: str
+    """The word of the cluster, such as `FailedScheduling`."""
+    message: str
+    is_warning: bool
+    count: int
+    at: int
+    """When it happened last, in milliseconds since 1970; 0 if unknown."""
+
+
+class ReleaseDetails(Struct, frozen=True):
+    """The Pods of one release, and the events about them and their controllers."""
+
+    pods: Sequence[ReleasedPod] = ()
+    events: Sequence[ReleasedEvent] = ()
+
+
 class ReleaseReader(Protocol):
     """Reads the releases of environments. The first call for an environment begins to watch the cluster."""
 
@@ -65,6 +101,10 @@ class ReleaseReader(Protocol):
     async def state(self, environment: str) -> ReleaseState | None:
         """Returns the releases of an environment; None while the cluster does not answer, or refuses to list
         them."""
+        ...
+
+    async def details(self, environment: str, release: str) -> ReleaseDetails | None:
+        """Returns the Pods and events of a release; None like `state`."""
         ...
 
 

@@ -331,6 +331,31 @@ class KubernetesService(Shown):
     service_spec: Annotated[KubernetesServiceSpec, shown_in_examples()]
 
 
+class HelmPod(Shown):
+    """A Pod of the release, as it is in the cluster."""
+
+    name: Annotated[str, example("shop-web-7d4b9c6f5-x2k8p")]
+    phase: Annotated[str, Meta(description="The word of the cluster"), example("Running")]
+    ready: Annotated[bool, Meta(description="Whether all of its containers are ready"), example(True)]
+    restarts: Annotated[int, Meta(description="Restarts of its containers"), example(0)]
+    node: Annotated[str, Meta(description="Empty while no node is chosen"), example("node-1")] = ""
+    reason: Annotated[
+        str, Meta(description="Why it does not run; empty if no problem is known"), example("")
+    ] = ""
+    created_at: Annotated[Maybe[Timestamp], Meta(description="When the cluster has made it")] = absent
+
+
+class HelmEvent(Shown):
+    """What the cluster has told about an object of the release."""
+
+    address: Annotated[str, Meta(description="Kind and name of the object"), example("Pod/shop-web-x2k8p")]
+    reason: Annotated[str, Meta(description="The word of the cluster"), example("FailedScheduling")]
+    message: Annotated[str, example("0/3 nodes are available: 3 Insufficient cpu.")]
+    warning: Annotated[bool, Meta(description="Whether it is a warning"), example(True)]
+    count: Annotated[int, Meta(description="How often it has happened"), example(4)]
+    last_at: Annotated[Maybe[Timestamp], Meta(description="When it happened last")] = absent
+
+
 class PlannedObject(Shown):
     """An object of Kubernetes that a deployment would change."""
 
