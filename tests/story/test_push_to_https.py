@@ -207,7 +207,7 @@ async def pull_request(story: Story) -> None:
 
         async def is_served(commit: str = commit) -> bool:
             shown = await preview()
-            return shown.get("deployed_commit_id") == commit and shown["state"] == "RUNNING"
+            return bool(shown.get("deployed_commit_id") == commit and shown["state"] == "RUNNING")
 
         await until(is_served)
         address = (await preview())["address"]
