@@ -268,7 +268,6 @@ async def test_a_server_that_is_not_windlass_is_recognised():
     ("words", "instead"),
     [
         ("apps", "windlass application list"),
-        ("restart web", "windlass application restart-service"),
         ("lgos web", "windlass logs"),
         ("secret set A=1", "windlass secret edit"),
         ("env sett A=1", "windlass env set"),

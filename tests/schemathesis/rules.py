@@ -60,6 +60,8 @@ def a_domain_is_a_name_that_dns_may_have(operation: Operation, body: Body) -> No
     is_of_domain = operation.family is domain or operation.handler.endswith(".checkDomain")
     if isinstance(name := body.get("domain"), str) and is_of_domain:
         body["domain"] = f"d{zlib.crc32(name.encode('utf-8', 'surrogatepass'))}.example.com"
+    if is_of_domain and body.get("redirect_to"):
+        body["redirect_to"] = ""  # it would have to be that of another domain of the service
 
 
 @rule
@@ -281,7 +283,7 @@ def an_engine_is_that_of_this_machine(operation: Operation, body: Body) -> None:
     """Fields of an engine at another address go together, and are checked against a real one; the machine of
     another server has to be there. The last rule, because another adds a key."""
     apart = [f"engine_{field}" for field in ("address", "ca_certificate", "certificate", "key", "id")]
-    apart.append("kubeconfig")
+    apart += ["kubeconfig", "allow_from"]
     is_of_cluster = operation.body is not None and "router_port" in operation.body.__struct_fields__
     if is_of_cluster and body.keys() & {"engine", "place", "router_port", *apart}:
         body["engine"] = "LOCAL"
@@ -321,6 +323,7 @@ def a_job_has_one_source_and_one_sort_of_schedule(operation: Operation, body: Bo
 def an_image_is_looked_for_at_the_registry_that_its_name_says(operation: Operation, body: Body) -> None:
     """The id of a registry would have to be that of one that is there."""
     body.pop("registry_id", None)
+    body.pop("registry_pull_id", None)
 
 
 _FILES: Body = {"dockerfile_path": "Dockerfile", "files": ["values.yaml"]}

@@ -56,7 +56,8 @@ async def check_registries(reads: Reads, org: str, spec: Cluster) -> None:
     ]
     if pushed and (why := why_not_for_builds(pushed)):
         raise Invalid(f"registry_id: {why}")
-    if pushed and pulled and not has_shared_login(spec) and (why := why_not_for_pulls(pulled, pushed)):
+    is_other = spec.registry_pull_id != spec.registry_id
+    if pushed and pulled and is_other and (why := why_not_for_pulls(pulled, pushed)):
         raise Invalid(f"registry_pull_id: {why}")
 
 
