@@ -85,8 +85,8 @@ async def _services_at(ctx: Context, reads: Reads, level: Row) -> AsyncIterator[
     if level.family in ctx.kinds:
         yield level
         return
-    is_environment = level.family == environment.name
-    for one in [level] if is_environment else await reads.resources.of_parent(level.id, environment.name):
+    environments = await reads.resources.of_parent(level.id, environment.name)
+    for one in environments or [level]:
         for service in await services_of(ctx, reads, one):
             if has_variables in ctx.registry[service.family].traits:
                 yield service
