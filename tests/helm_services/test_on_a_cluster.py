@@ -400,6 +400,11 @@ async def is_watched(release: Release, namespace: str) -> None:
     )
     await kubectl("patch", "deployment/web", "--type=json", f"--patch={crash}")
     await until(partial(shows, "DEPLOYMENT_ERROR", "exited with 3"))
+    pods = await release.results("pods")
+    assert "exited with 3" in " ".join(pod["reason"] for pod in pods)
+    assert all(pod["node"] and pod["created_at"] for pod in pods)
+    told = await release.results("clusterEvents")
+    assert {"Deployment/web", f"Pod/{pods[0]['name']}"} <= {event["address"] for event in told}
     await kubectl("delete", "deployment/web")
     await until(partial(shows, "DEPLOYMENT_ERROR", "Deploy again: Deployment/web was deleted"))
     ended = await release.run()
