@@ -140,8 +140,15 @@ def _valid_object(info: inspect.StructType, refer: Refer) -> dict[str, Any]:
     return {
         field.encode_name: _valid_value(field.encode_name, field.type, refer)
         for field in info.fields
-        if field.required or "refers" in unwrapped(field.type).extra or _is_advised(field)
+        if field.required or _is_first_reference(field, info) or _is_advised(field)
     } | _addresses(info)
+
+
+def _is_first_reference(field: inspect.Field, info: inspect.StructType) -> bool:
+    """Returns whether a field names a resource. A second one of the same family would have to be another."""
+    family = unwrapped(field.type).extra.get("refers")
+    same = [other for other in info.fields if unwrapped(other.type).extra.get("refers") == family]
+    return family is not None and same[0] is field
 
 
 def _is_advised(field: inspect.Field) -> bool:

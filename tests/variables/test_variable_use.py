@@ -127,6 +127,7 @@ async def test_a_variable_that_windlass_sets_restarts_only_what_uses_it(world: W
 async def test_a_key_that_nobody_set_has_no_uses(town: Town):
     used = await town.use(f"/environment/{town.environment}", "NOTHING")
     assert used == {"key": "NOTHING", "is_secret": False, "services": [], "is_complete": True}
+    assert (await town.world.get(f"/environment/{town.environment}/variableUse"))["services"] == []
 
 
 async def test_services_that_the_caller_may_not_see_are_left_out_and_this_is_said(world: World, town: Town):

@@ -14,7 +14,11 @@ from windlass.core.declare.traits import has_variables
 class VariableUseQuery(Spec):
     """Selects a variable."""
 
-    key: Annotated[Key, Meta(description="Key of a variable or secret that is seen here"), example("COLOUR")]
+    key: Annotated[
+        Maybe[Key],
+        Meta(description="Key of a variable or secret that is seen here; without it, the list is empty"),
+        example("COLOUR"),
+    ] = absent
 
 
 class VariableUseOfService(Shown):

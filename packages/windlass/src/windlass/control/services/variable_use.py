@@ -42,8 +42,10 @@ class _Wanted(NamedTuple):
 
 @reads("*.variableUse")
 async def list_uses(ctx: Context, call: Call) -> Reply:
-    source, key = ctx.store.reads, call.asked(VariableUseQuery).key
+    source, key = ctx.store.reads, call.asked(VariableUseQuery).key or ""
     here = await target(source, call)
+    if not key:
+        return Reply(encode({"key": "", "is_secret": False, "services": [], "is_complete": True}))
     levels = await source.tree.above(here.id)
     wanted = await _find(source, levels, key)
     services: list[Document] = []
