@@ -27,7 +27,7 @@ OLDEST_VERSION: Final = (1, 34)
 _VERSION_PATTERN: Final = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})\+?")
 """Major and minor number; some vendors write `36+`."""
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-_NEEDED: Final = (
+NEEDED: Final = (
     ("", "namespaces", "", "create"),
     ("", "pods", "", "create"),
     ("", "pods", "", "watch"),
@@ -143,7 +143,7 @@ async def _check_version(api: ClusterApi) -> Finding:
 async def _check_rights(api: ClusterApi) -> Finding:
     missing = [
         f"{verb} {resource}{f'/{sub}' if sub else ''}"
-        for group, resource, sub, verb in _NEEDED
+        for group, resource, sub, verb in NEEDED
         if not await _may(api, group, resource, sub, verb)
     ]
     if missing:

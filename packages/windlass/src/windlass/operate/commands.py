@@ -41,7 +41,13 @@ _FORMAT_OPTION = click.option(
     "Services that this database does not know are set aside, and not erased. With PostgreSQL, also become "
     "the owner of services whose server or Docker engine is gone for good.",
 )
-def serve(adopt: bool, **options: Any) -> None:
+@click.option(
+    "--migrate-only",
+    is_flag=True,
+    help="Bring the database to the form of this version, and end. Servers of an earlier version that run "
+    "with it then only answer reads.",
+)
+def serve(adopt: bool, migrate_only: bool, **options: Any) -> None:
     """Run everything in one process.
 
     Every setting is also a variable of the environment, as WINDLASS_PORT is for --port, and a line of the
@@ -50,6 +56,13 @@ def serve(adopt: bool, **options: Any) -> None:
     gc.disable()  # until the server listens: nearly all objects that a start creates live until the end
     with one_line_errors():
         settings, _ = settings_from(options)
+        if migrate_only:
+            check_data_owner(settings, "serve --migrate-only")
+            from windlass.operate.migration import migrate  # noqa: PLC0415 (imports both drivers)
+
+            migrate(settings)
+            click.echo("The database has the form of this version.", err=True)
+            return
         from windlass.base.sd_notify import NOTIFY_VARIABLES, notifier_of  # noqa: PLC0415 (other commands do not need it)
         from windlass.operate.first_steps import begin  # noqa: PLC0415 (as above)
 
