@@ -105,7 +105,7 @@ def test_the_account_has_the_rights_of_the_engine_and_no_others(render):
     role = ("ClusterRole", "tools-demo-windlass")
     assert render()[role]["rules"] == list(engine_rights.ENGINE_RIGHTS)
     with_charts = render("rights.charts=true")[role]["rules"]
-    assert with_charts == [*engine_rights.ENGINE_RIGHTS, *engine_rights.CHART_RIGHTS]
+    assert with_charts == [*engine_rights.ENGINE_RIGHTS, *engine_rights.ACCOUNT_RIGHTS]
     assert role not in render("rights.create=false")
 
 

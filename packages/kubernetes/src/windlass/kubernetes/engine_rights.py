@@ -42,8 +42,8 @@ ENGINE_RIGHTS: Final[Sequence[Rule]] = (
 )
 """The rights for services, jobs and databases."""
 
-CHART_RIGHTS: Final[Sequence[Rule]] = (
-    # Each run of a chart gets an account with a role in the namespace of its environment. The API server lets
+ACCOUNT_RIGHTS: Final[Sequence[Rule]] = (
+    # Such a run gets an account with a role in the namespace of its environment. The API server lets
     # only those give rights who have them, or `escalate` and `bind`.
     _rule("", ["serviceaccounts"], ["create", "delete"]),
     _rule("", ["serviceaccounts/token"], ["create"]),
@@ -52,12 +52,12 @@ CHART_RIGHTS: Final[Sequence[Rule]] = (
     _rule(_RBAC, ["roles", "clusterroles"], ["bind"]),
     _rule(_RBAC, ["clusterrolebindings"], ["create", "delete", "list"]),
 )
-"""The further rights for runs of charts. Who has them can give itself every right in the cluster."""
+"""The further rights for runs with accounts of their own. Who has them can give itself every right in the cluster."""
 
 
 def text() -> str:
     """Returns the rules as the chart reads them."""
-    rules = {"engine": list(ENGINE_RIGHTS), "charts": list(CHART_RIGHTS)}
+    rules = {"engine": list(ENGINE_RIGHTS), "charts": list(ACCOUNT_RIGHTS)}
     return "# Written by `python -m windlass.kubernetes.engine_rights`.\n" + yaml.safe_dump(rules)
 
 
