@@ -52,7 +52,8 @@ ACCOUNT_RIGHTS: Final[Sequence[Rule]] = (
     _rule(_RBAC, ["roles", "clusterroles"], ["bind"]),
     _rule(_RBAC, ["clusterrolebindings"], ["create", "delete", "list"]),
 )
-"""The further rights for runs with accounts of their own. Who has them can give itself every right in the cluster."""
+"""The further rights for runs with accounts of their own. Who has them can give itself every right in the
+cluster."""
 
 
 def text() -> str:
