@@ -12,8 +12,8 @@ import pytest
 from tests.test_manual import PAGES
 from windlass.cli.main import main
 
-# `git push windlass main` names a remote.
-COMMAND = re.compile(r"(?!git )(?:\S+ )*?(?:\S*/)?windlass (?P<words>[a-z].*)")
+# `git push windlass main` names a remote, and `kubectl --namespace windlass` a namespace.
+COMMAND = re.compile(r"(?!git |kubectl |helm )(?:\S+ )*?(?:\S*/)?windlass (?P<words>[a-z].*)")
 ENDS = {"|", ">", "<", "&&", "&", "||", ";"}
 HELP = {"-h", "--help"}
 INVENTED = {"cache", "migration", "runbook"}
