@@ -39,6 +39,14 @@ def test_every_option_of_every_command_has_a_help_text():
     assert [line for path, command in commands(main) for line in without_help(path, command)] == []
 
 
+def test_a_parameter_that_the_server_ignores_is_no_option():
+    checks = dict(commands(main))["windlass cluster check-engine"]
+    assert "--dry-run" not in {name for param in checks.params for name in param.opts}
+    query = registry().handled_by("cluster.checkEngine")[0].query
+    assert query is not None
+    assert "dry_run" in query.__struct_fields__
+
+
 def test_every_command_has_a_help_text():
     assert [path for path, command in commands(main) if not (command.help or "").strip()] == []
 

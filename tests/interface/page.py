@@ -68,7 +68,8 @@ def _main_table() -> Iterator[str]:
 def _reasons() -> Iterator[str]:
     yield "\n## Refused, with the reason\n"
     for reason, operations in NOT_OFFERED.items():
-        yield f"- {reason}: {len(operations)} operations."
+        noun = "operation" if len(operations) == 1 else "operations"
+        yield f"- {reason}: {len(operations)} {noun}."
 
 
 def _missing() -> Iterator[str]:

@@ -63,6 +63,7 @@ class Field(Struct, frozen=True, kw_only=True):
     is_read_from_files: bool = False
     """Returns whether the value may be read from a file, as for secrets and texts of several lines."""
     short: ShortForm | None = None
+    is_ignored: bool = False
 
     @property
     def option(self) -> str:
@@ -80,14 +81,15 @@ class Field(Struct, frozen=True, kw_only=True):
         return self.option if is_itself else f"{option or self.option} ({named})"
 
     @property
-    def is_deprecated(self) -> bool:
-        return self.meaning.startswith("Deprecated")
+    def has_option(self) -> bool:
+        return not self.is_ignored and not self.meaning.startswith("Deprecated")
 
 
 def fields_of(spec: type[Struct], without: frozenset[str] = frozenset()) -> list[Field]:
-    """Returns the fields that have options. Deprecated fields have none, because their successors do."""
+    """Returns the fields that have options. Deprecated fields have none, because their successors do.
+    Neither have fields that the server ignores."""
     fields = _fields(spec, (), frozenset(), True)
-    return [field for field in fields if field.path[0] not in without and not field.is_deprecated]
+    return [field for field in fields if field.path[0] not in without and field.has_option]
 
 
 def _fields(
@@ -120,6 +122,7 @@ def _field(path: Path, kind: types.Type, extra: Mapping[str, Any], default: Any,
         required=required,
         is_read_from_files=scalar is str and not choices and not _FILE_MARKERS.isdisjoint(extra),
         short=ShortForm(*extra["short_form"]) if "short_form" in extra else None,
+        is_ignored="ignored" in extra,
     )
 
 

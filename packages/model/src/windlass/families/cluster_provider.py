@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from windlass.core.access import Scope
 from windlass.core.declare.actions import get, post
-from windlass.core.declare.fields import WITHOUT_EFFECT, Id, Line, Maybe, absent, example
+from windlass.core.declare.fields import WITHOUT_EFFECT, Id, Line, Maybe, absent, example, ignored
 from windlass.core.declare.registry import Actions
 from windlass.core.declare.resource import Shown, Spec
 from windlass.families.cluster import ClusterStatus, Vendor, cluster
@@ -57,7 +57,7 @@ class ClusterRoute(Shown):
 class ClusterDeployQuery(Spec):
     """Options of a check."""
 
-    dry_run: Annotated[bool, Meta(description="Makes no difference: Windlass changes no machines")] = False
+    dry_run: Annotated[bool, ignored("Windlass changes no machines")] = False
 
 
 _PROVIDER_DESCRIPTION: Final = (

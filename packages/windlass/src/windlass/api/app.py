@@ -331,7 +331,7 @@ class App:
         return HttpAnswer(operation.status, b"", (), EVENT_STREAM, reply.stream, place=place)
 
     def _body(self, request: Request, actor: Actor, receive: Receive) -> Awaitable[bytes]:
-        return receive_body(request, receive, self.body_memory, actor.home)
+        return receive_body(request, receive, self.body_memory, actor.home, actor.subject)
 
     async def _write(self, request: Request, call: Call, body: bytes) -> HttpAnswer:
         repeatable = repeatable_of(request, body) if request.method == "POST" else None

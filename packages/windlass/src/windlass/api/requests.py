@@ -190,10 +190,15 @@ def _request_id(headers: dict[bytes, bytes]) -> bytes:
 
 
 async def receive_body(
-    request: Request, receive: Receive, memory: BodyMemory, holder: str, limit: int = MAX_BODY_BYTES
+    request: Request,
+    receive: Receive,
+    memory: BodyMemory,
+    holder: str,
+    caller: str = "",
+    limit: int = MAX_BODY_BYTES,
 ) -> bytes:
     """Returns the body of a request. The bytes of a body in several pieces are held by the request until it
-    is answered, and count for its holder."""
+    is answered, and count for its holder, and for its caller among the callers of the holder."""
     announced = request.headers.get(b"content-length")
     if announced is not None and int(announced) > limit:
         raise _too_large(limit)
@@ -208,7 +213,7 @@ async def receive_body(
             raise _too_large(limit)
         if not message.get("more_body", False):
             return bytes(body)
-        held = request.held_body = request.held_body or HeldBody(memory, holder)
+        held = request.held_body = request.held_body or HeldBody(memory, holder, caller)
         held.add(len(piece))
 
 

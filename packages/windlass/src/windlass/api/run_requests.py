@@ -38,7 +38,7 @@ class RunRequests:
             raise
         self._callers.exempt(request)
         limit = api.most_bytes(self._ctx.settings)
-        body = await receive_body(request, receive, self._memory, run.org, limit)
+        body = await receive_body(request, receive, self._memory, run.org, f"run:{service}", limit)
         query = parse_qs(request.scope["query_string"].decode("latin-1"))
         sent = RunMessage(
             service, request.method, what, {name: values[0] for name, values in query.items()}, body

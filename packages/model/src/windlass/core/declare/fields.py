@@ -235,6 +235,11 @@ def always_refused(reason: str) -> Meta:
     return Meta(description=f"Refused: {reason}", extra_json_schema={"x-refused": True})
 
 
+def ignored(reason: str) -> Meta:
+    """Marks a field that is accepted and not even stored, so that commands have no option for it."""
+    return Meta(description=f"Ignored: {reason}", extra={"ignored": True})
+
+
 EXAMPLE_MARK: Final = "x-in-example"
 """A schema keyword that controls examples. It is removed from the published document."""
 SHOWN: Final = "SHOWN"
