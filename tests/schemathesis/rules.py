@@ -241,13 +241,6 @@ def a_registry_has_the_settings_of_its_kind(operation: Operation, body: Body) ->
 
 
 @rule
-def a_login_of_charts_is_whole(operation: Operation, body: Body) -> None:
-    """A user name and a password go together, and a PUT meets a repository with a login."""
-    if operation.family and operation.family.name == "helmRepository" and "config" in body:
-        body["config"] = {"username": "acme", "password": "printable"}
-
-
-@rule
 def only_an_application_takes_pushes(operation: Operation, body: Body) -> None:
     """Here, repositories of others may be in a source of files or of values, too."""
     if operation.handler.startswith("application."):
@@ -438,10 +431,11 @@ def a_value_is_sent_and_not_read_elsewhere(operation: Operation, body: Body) -> 
 
 @rule
 def a_chart_repository_has_an_index(operation: Operation, body: Body) -> None:
-    """Its kind decides which address and which login it takes; a PUT here meets one of the kind HTTPS."""
+    """Its kind decides which address and which login it takes; a PUT here meets one of the kind HTTPS, which
+    may have a login."""
     if operation.handler.startswith("helmRepository."):
-        address = "https://charts.example.com"
-        fixed = {"kind": "HTTPS", "url": address, "skip_tls_verification": False, "config": {}}
+        address, login = "https://charts.example.com", {"username": "acme", "password": "printable"}
+        fixed = {"kind": "HTTPS", "url": address, "skip_tls_verification": False, "config": login}
         body.update({name: value for name, value in fixed.items() if name in body})
 
 
