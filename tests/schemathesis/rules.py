@@ -241,6 +241,15 @@ def a_registry_has_the_settings_of_its_kind(operation: Operation, body: Body) ->
 
 
 @rule
+def keys_of_a_group_differ(operation: Operation, body: Body) -> None:
+    """Labels and annotations have one value for each key."""
+    for field in ("labels", "annotations"):
+        rows = body.get(field)
+        if isinstance(rows, list) and all(isinstance(row, dict) and "key" in row for row in rows):
+            body[field] = [*{row["key"]: row for row in rows}.values()]
+
+
+@rule
 def only_an_application_takes_pushes(operation: Operation, body: Body) -> None:
     """Here, repositories of others may be in a source of files or of values, too."""
     if operation.handler.startswith("application."):
