@@ -161,7 +161,7 @@ def take_four(browser: Browser, server: Server, town: Town, folder: Path) -> Non
         page.screenshot(path=folder / f"console-{name}.png", clip=SMALL if name == "deployment" else None)
     show(page, server, "/new")
     page.get_by_label("Repository").fill(town.shop_repository.url)
-    page.get_by_role("button", name="Look at it").click()
+    page.get_by_role("button", name="Detect").click()
     page.wait_for_selector("text=Found:")
     page.evaluate("""document.querySelector('#url').value = 'https://github.com/acme/shop.git'""")
     hide_folders(page, server)

@@ -49,6 +49,21 @@ def test_the_span_of_the_charts_is_chosen_and_each_line_is_named(
     page.get_by_label("15 min").check()
     expect(first).not_to_have_text(before)
 
+    # A service of two minutes has its line at the right edge of the hour that was chosen.
+    names, number = ("p50", "p90", "p99"), 8
+    young = data | {
+        "times": data["times"][-number:],
+        "instances": [{"name": "1-0", "cpu": [100.0] * number, "memory": [2**20] * number}],
+    }  # type: ignore[index]
+    data.update(
+        young, requests={"by_status": {"2xx": [5.0] * number}, **{name: [20.0] * number for name in names}}
+    )
+    page.get_by_label("1 hour").check()
+    page.reload()
+    expect(first).to_have_text(before)
+    starts = requests.locator("path.line").first.evaluate("line => line.getBBox().x")
+    assert starts > 400, "the line fills the chart as if it were an hour long"
+
 
 def test_a_longer_span_is_fetched_and_shows_all_instances_together(
     server: Server, new_page: NewPage, repository: Repository

@@ -65,7 +65,7 @@ def test_a_new_application_shows_errors_at_the_field(
 ) -> None:
     watch.expected.append("status of 400")
     page = new_page(f"/new?environment={environment}")
-    url, look = page.get_by_label("Repository"), page.get_by_role("button", name="Look at it")
+    url, look = page.get_by_label("Repository"), page.get_by_role("button", name="Detect")
     look.click()
     error_at(url, "Paste the address of a repository.")
     url.fill("/srv/shop")

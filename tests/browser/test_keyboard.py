@@ -41,7 +41,7 @@ def test_enter_in_the_repository_address_field_reads_the_repository(
     page = new_page("/new")
     page.get_by_label("Repository").fill(repository.url)
     page.get_by_label("Repository").press("Enter")
-    expect(page.get_by_role("button", name="Look again")).to_be_visible()
+    expect(page.get_by_role("button", name="Detect again")).to_be_visible()
 
 
 def test_escape_closes_an_open_menu_before_it_leaves_the_page(server: Server, new_page: NewPage) -> None:

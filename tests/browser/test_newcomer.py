@@ -40,7 +40,7 @@ def test_a_new_user_signs_in_deploys_and_recovers_from_a_failed_deployment(
     page.get_by_role("link", name="New service").first.click()
     expect(page.get_by_label("Environment")).to_have_value("First project / production")
     page.get_by_label("Repository").fill(repository.url)
-    page.get_by_role("button", name="Look at it").click()
+    page.get_by_role("button", name="Detect").click()
     expect(page.get_by_role("heading", name=re.compile("Found: .*Python"))).to_be_visible()
     expect(page.get_by_label("Start command")).to_have_value("python app.py")
     page.get_by_label("Name", exact=True).fill("shop")

@@ -45,7 +45,7 @@ def test_a_new_service_keeps_the_chosen_token(
     page.get_by_label("Token for a private one").select_option(label="ours")
     page.get_by_label("Folder").fill("/nowhere")
     page.get_by_label("Repository").fill(repository.url)
-    page.get_by_role("button", name="Look at it").click()
+    page.get_by_role("button", name="Detect").click()
     expect(page.locator("#detected [role=alert]")).to_be_visible()
     expect(page.get_by_label("Token for a private one").locator("option:checked")).to_have_text("ours")
 
@@ -141,7 +141,7 @@ def test_a_refused_variable_of_a_new_service_leads_to_the_variables_page_of_that
     environment = server.environment(project="Refused")
     page = new_page(f"/new?environment={environment}")
     page.get_by_label("Repository").fill(repository.url)
-    page.get_by_role("button", name="Look at it").click()
+    page.get_by_role("button", name="Detect").click()
     page.get_by_label("Variables").fill(f"GREETING=hello\n{'K' * 300}=x\n")
     page.get_by_role("button", name="Create and deploy").click()
     page.wait_for_url("**/application/*/variables")

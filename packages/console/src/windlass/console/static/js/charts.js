@@ -7,12 +7,13 @@ const WIDTH = 480;
 const HEIGHT = 120;
 const PAD = { left: 8, right: 8, top: 8, bottom: 18 };
 
-/** Draws lines over common times. `lines`: [{ name, values }], with null where nothing is known. */
-export function chart({ title, times, lines, format }) {
+/** Draws lines over common times. `lines`: [{ name, values }], with null where nothing is known. `span`: the milliseconds to show, if the times are of less. */
+export function chart({ title, times, lines, format, span: wanted = 0 }) {
   const known = lines.flatMap(({ values }) => values.filter((value) => value !== null));
   const most = nice(Math.max(...known, 0) || 1);
-  const first = new Date(times[0]).getTime();
-  const span = Math.max(1, new Date(times.at(-1)).getTime() - first);
+  const last = new Date(times.at(-1)).getTime();
+  const first = Math.min(new Date(times[0]).getTime(), last - wanted);
+  const span = Math.max(1, last - first);
   const x = (index) => PAD.left + ((new Date(times[index]).getTime() - first) / span) * (WIDTH - PAD.left - PAD.right);
   const y = (value) => HEIGHT - PAD.bottom - (value / most) * (HEIGHT - PAD.top - PAD.bottom);
   // The value of now: an instance that is gone has none.
@@ -20,17 +21,17 @@ export function chart({ title, times, lines, format }) {
   return h("figure", { class: "chart", "aria-label": `${title}: ${now.map(({ name, value }) => `${name} ${format(value)}`).join(", ")}` },
     h("figcaption", {}, h("span", {}, title), h("span", { class: "now" }, now.map(({ name, index, value }) => h("span", { class: "legend-item" }, lines.length > 1 && [h("span", { class: `swatch ${kindOf(name, index)}`, "aria-hidden": "true" }), h("span", { class: "muted" }, name, " ")], h("strong", {}, format(value)), " ")))),
     h("div", { class: "plot" }, h("span", { class: "tick muted", "aria-hidden": "true" }, format(most)), h("span", { class: "tick least muted", "aria-hidden": "true" }, format(0)),
-    svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-hidden": "true", onmousemove: (event) => point(event, { times, lines, format, x }), onmouseleave: unpoint },
+    svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-hidden": "true", onmousemove: (event) => point(event, times, first), onmouseleave: unpoint },
       [0, 0.5, 1].map((part) => svg("line", { class: "grid", x1: PAD.left, x2: WIDTH - PAD.right, y1: y(most * part), y2: y(most * part) })),
       lines.map(({ name, values }, index) => svg("path", { class: `area ${kindOf(name, index)}`, d: area(values, x, y) })),
       lines.map(({ name, values }, index) => svg("path", { class: `line ${kindOf(name, index)}`, d: path(values, x, y) })).reverse(),
       svg("line", { class: "cursor", x1: -9, x2: -9, y1: PAD.top, y2: HEIGHT - PAD.bottom }))),
-    h("div", { class: "axis muted" }, h("span", {}, edgeTime(times, 0)), h("span", { class: "pointed" }), h("span", {}, edgeTime(times, -1))));
+    h("div", { class: "axis muted" }, h("span", {}, edgeTime(first, span)), h("span", { class: "pointed" }), h("span", {}, edgeTime(last, span))));
 }
 
 const DAY = 24 * 3600 * 1000;
-const isLong = (times) => new Date(times.at(-1)) - new Date(times[0]) >= DAY / 2; // the hour alone does not tell the day
-const edgeTime = (times, index) => (isLong(times) ? dayTime(times.at(index)) : clockTime(times.at(index)).slice(0, 5));
+const isLong = (span) => span >= DAY / 2; // the hour alone does not tell the day
+const edgeTime = (time, span) => (isLong(span) ? dayTime(time) : clockTime(time).slice(0, 5));
 
 // Classes of statuses have the colours of states.
 const kindOf = (name, index) => ({ "2xx": "line1", "3xx": "line4", "4xx": "line2", "5xx": "line3" })[name] || `line${index % 6}`;
@@ -61,7 +62,7 @@ function area(values, x, y) {
 }
 
 // One cursor: the same moment is shown in every chart of the page.
-function point(event, { times }) {
+function point(event, times, first) {
   const box = event.currentTarget.getBoundingClientRect();
   const part = Math.max(0, Math.min(1, (event.clientX - box.left) / box.width));
   const at = PAD.left + part * (WIDTH - PAD.left - PAD.right);
@@ -69,8 +70,9 @@ function point(event, { times }) {
     cursor.setAttribute("x1", at);
     cursor.setAttribute("x2", at);
   }
-  const index = Math.round(part * (times.length - 1));
-  for (const label of document.querySelectorAll(".chart .pointed")) label.textContent = isLong(times) ? dayTime(times[index]) : clockTime(times[index]);
+  const span = new Date(times.at(-1)) - first;
+  const time = first + part * span;
+  for (const label of document.querySelectorAll(".chart .pointed")) label.textContent = isLong(span) ? dayTime(time) : clockTime(time);
 }
 
 function unpoint() {

@@ -15,7 +15,7 @@ export const network = {
     time: "Time", method: "Method", path: "Path", status: "Status", took: "Duration", size: "Size", client: "Client", host: "Host", agent: "Browser", referer: "Came from", request: "Request id", trace: "Trace id", open: (method, path) => `${method} ${path}`,
   },
   domains: {
-    add: "Add a domain", none: "Reach this service under a name of your own, such as shop.example.com, with HTTPS.", withCommand: "Or with the command line:", given: "Names that Windlass gave",
+    add: "Add a domain", none: "Reach this service under a name of your own, such as shop.example.com, with HTTPS.", withCommand: "Or with the command line:", given: "Addresses from Windlass",
     steps: [["Name it", "shop.example.com, example.com, or *.example.com for all names below."], ["Make a record", "At the provider of your domain. It proves the name, and leads visitors here."], ["Wait a moment", "Windlass looks every 20 seconds, then gets a certificate and renews it."]],
     states: { dns: "waiting for DNS", lost: "the record is gone", failed: "certificate failed", ending: "certificate ends soon", live: "live with HTTPS", plain: "live over HTTP", WAITING: "certificate follows", ORDERED: "certificate is ordered" },
     byAuthority: "certificate renewed by Windlass", uploaded: "uploaded certificate", until: "ends", noCertificate: "no certificate of Windlass", behindCdn: "behind a CDN", nextTry: "Next try:",

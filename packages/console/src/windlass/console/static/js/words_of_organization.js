@@ -6,7 +6,7 @@ export const organizationTexts = {
   abouts: {
     member: "Who works here, with which role, and how they sign in.", apiToken: "Access for programs, such as CI and the command line.", audit: "Who did what, when, and from where.",
     gitToken: "Logins for private repositories, push webhooks and previews.", containerRegistry: "Logins for images.", webhook: "Tell Slack or a program of yours when something is deployed, or fails.", cluster: "The machines on which services run, with what is free.",
-    labelsGroup: "Labels that several services share.", annotationsGroup: "Annotations that several services share.",
+    labelsGroups: "Labels that several services share.", annotationsGroups: "Annotations that several services share.",
   },
   count: (some) => (some ? String(some) : "none"),
   cluster: {

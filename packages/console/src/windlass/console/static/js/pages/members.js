@@ -16,12 +16,16 @@ const text = words.members;
 const links = people.members;
 const list = organizationTexts.members;
 
+// From the fewest rights to all of them; roles of other names stand between.
+const RANKS = ["Read", "Deploy", "Write"];
+const rank = ({ name }) => (name === "Admin" ? RANKS.length + 1 : RANKS.indexOf(name) < 0 ? RANKS.length : RANKS.indexOf(name));
+
 export async function load({ params }) {
   const base = `/${params.parent}/${params.parentId}`;
   const state = { base, path: `${base}/member`, title: text.title };
   state.read = async () => {
     const [organization, members, invitations, roles, ways] = await Promise.all([api.get(base), api.all(`${base}/member`), api.all(`${base}/inviteMember`), api.all(`${base}/availableRole`), api.get("/account/signInProvider")]);
-    Object.assign(state, { organization, members, invitations, roles, ways });
+    Object.assign(state, { organization, members, invitations, roles: roles.sort((one, other) => rank(one) - rank(other)), ways });
   };
   state.refreshing = { refresh: state.read };
   await Promise.all([state.read(), loadDocument()]);

@@ -77,7 +77,7 @@ function card(project, services) {
   }
   return h("article", { class: "card", key: project.id },
     h("h2", {}, link(`/project/${project.id}`, project.name)),
-    project.description && h("p", { class: "muted" }, project.description),
+    project.description && h("p", { class: "muted" }, prose(project.description)),
     h("ul", {}, [...environments].map(([id, { name, services: inside }]) =>
       h("li", { key: id }, link(`/environment/${id}`, name), h("span", { class: "dots" }, dots(inside)), h("span", { class: "muted" }, text.services(inside.length))))),
     !environments.size && h("p", { class: "muted" }, project.associated_environments_count ? text.noServices : text.noEnvironments));

@@ -1,7 +1,7 @@
 // A project: its environments, and what is shared by all of them.
 
 import { api } from "../api.js";
-import { h } from "../dom.js";
+import { h, prose } from "../dom.js";
 import { loadDocument } from "../document.js";
 import { familyCards } from "../families.js";
 import { refreshOnEvents } from "../live.js";
@@ -37,7 +37,7 @@ export function render(state, place) {
   return [
     crumbs([words.places.overview, "/"], [project.name]),
     head(project.name, {
-      about: project.description || text.about,
+      about: project.description ? prose(project.description) : text.about,
       actions: [link(`${path}/variables`, h("span", { class: "button" }, words.tabs.variables)), button(text.newEnvironment, () => create(state, place), { main: true, needs: ["POST", `${path}/environment`] }),
         menu(words.more, [button(words.remove.button, () => remove(place, path, project), { danger: true, plain: true, needs: ["DELETE", path] })])],
     }),

@@ -36,13 +36,16 @@ export function render({ content, path, can }, place) {
     place.update();
   };
   content.choice ||= segments(text.span, [...PARTS.map((minutes) => [minutes, text.minutes(minutes)]), ...LONG.map((span) => [span, text.spans[span]])], content.span, choose);
-  return [h("div", { class: "tools" }, own(content.choice)), charts({ data: lastOf(content) }, { path, lasts: can("restart-service") })];
+  return [h("div", { class: "tools" }, own(content.choice)), charts({ data: lastOf(content), span: spanOf(content) }, { path, lasts: can("restart-service") })];
 }
 
 // The measurements of the last minutes of those that the server has.
 function lastOf({ data, shown, span }) {
   return LONG.includes(shown) ? data : partOf(data, span);
 }
+
+// Milliseconds from one edge of a chart to the other. The server answers a longer time from end to end.
+const spanOf = ({ shown, span }) => (LONG.includes(shown) ? 0 : span * 60000);
 
 function partOf(data, span) {
   const since = now() - span * 60000;
@@ -72,17 +75,18 @@ function linesOf(instances, times, field, lasts) {
 
 const add = (sum, value) => (value === null ? sum : (sum || 0) + value);
 
-export function charts({ data }, { small, path, lasts }) {
+export function charts({ data, span = HOUR * 60000 }, { small, path, lasts }) {
   const { times, instances, requests, usage } = data;
   if (!times?.length) return empty(willOf(path, "metricsEmpty", text.empty));
   const lines = (field) => (usage ? [{ name: "", values: usage[field] }] : linesOf(instances, times, field, lasts));
   const named = (field, scale = 1) => lines(field).map(({ name, values }) => ({ name, values: values.map((value) => (value === null ? null : value * scale)) }));
+  const drawChart = (parts) => chart({ ...parts, times, span });
   const drawn = [
-    chart({ title: text.cpu, times, lines: named("cpu", 0.1), format: (value) => text.percent(Math.round(value * 10) / 10) }),
-    chart({ title: text.memory, times, lines: named("memory"), format: bytes }),
-    usage && Math.max(...usage.instances) > 1 && chart({ title: text.instances, times, lines: lines("instances"), format: number }),
-    requests && chart({ title: text.requests, times, lines: Object.entries(requests.by_status).map(([name, values]) => ({ name, values })), format: (value) => text.perSecond(number(Math.round(value * 10) / 10)) }),
-    requests && chart({ title: text.latency, times, lines: ["p50", "p90", "p99"].map((name) => ({ name, values: requests[name] })), format: (value) => `${Math.round(value)} ms` }),
+    drawChart({ title: text.cpu, lines: named("cpu", 0.1), format: (value) => text.percent(Math.round(value * 10) / 10) }),
+    drawChart({ title: text.memory, lines: named("memory"), format: bytes }),
+    usage && Math.max(...usage.instances) > 1 && drawChart({ title: text.instances, lines: lines("instances"), format: number }),
+    requests && drawChart({ title: text.requests, lines: Object.entries(requests.by_status).map(([name, values]) => ({ name, values })), format: (value) => text.perSecond(number(Math.round(value * 10) / 10)) }),
+    requests && drawChart({ title: text.latency, lines: ["p50", "p90", "p99"].map((name) => ({ name, values: requests[name] })), format: (value) => `${Math.round(value)} ms` }),
   ];
   return [silence(data), h("div", { class: small ? "charts small" : "charts" }, drawn)];
 }

@@ -20,11 +20,14 @@ import { runBadge } from "./runs.js";
 const text = words.serviceOverview;
 const more = network.overview;
 const EVENTS = 5;
+// Steps on the way to what the newest event says, unless they are the newest themselves.
+const STEPS = /^TRIGGER_|_QUEUED$|_STARTED$/;
+const isNews = ({ event_type: type }, index) => !index || !STEPS.test(type);
 
 export async function load(state, { org }) {
   const { document, path } = state;
   const small = state.can("restart-service") ? [] : document.listsBelow(path).filter((list) => isShownHere(document, path, list) && isSmall(document, list)).map(familyOf);
-  const readEvents = () => api.seen(`/organization/${org.id}/events`, (list) => api.get(list, { targetId: state.id, pageSize: EVENTS }));
+  const readEvents = () => api.seen(`/organization/${org.id}/events`, (list) => api.get(list, { targetId: state.id, pageSize: EVENTS * 3 }));
   const [loaded, events, run, due, ...rows] = await Promise.all([
     state.has("metrics") && metrics.load(state).catch(absent), readEvents(), state.has("run") && api.get(`${path}/run`, { page_size: 1 }), state.has("dueTimes") && api.get(`${path}/dueTimes`, { count: 1 }), ...small.map((name) => api.all(`${path}/${name}`))]);
   const found = { events: events?.events, run: run && run.results[0], due: due?.is_active && due.due_at?.[0], runs: Boolean(run), rows: Object.fromEntries(small.map((name, index) => [name, rows[index]])) };
@@ -79,7 +82,7 @@ export function render(state, place) {
 // What people did, and what happened: the page Activity tells the rest.
 function recentEvents({ content, path }) {
   if (!content.events?.length) return null;
-  return panel(more.events, h("ul", { class: "plain brief" }, content.events.map((event) => h("li", { key: event.id }, h("span", {}, h("strong", {}, event.triggered_by || "–"), " ", words.events[event.event_type] || words.readable(event.event_type).toLowerCase(), " ", event.sub_target_type ? `${words.readable(event.sub_target_type).toLowerCase()} ${event.target_name}` : more.it), h("span", { class: "muted" }, ago(event.timestamp))))),
+  return panel(more.events, h("ul", { class: "plain brief" }, content.events.filter(isNews).slice(0, EVENTS).map((event) => h("li", { key: event.id }, h("span", {}, h("strong", {}, event.triggered_by || "–"), " ", words.events[event.event_type] || words.readable(event.event_type).toLowerCase(), " ", event.sub_target_type ? `${words.readable(event.sub_target_type).toLowerCase()} ${event.target_name}` : more.it), h("span", { class: "muted" }, ago(event.timestamp))))),
     h("p", { class: "fine" }, link(`${path}/activity`, more.allEvents)));
 }
 

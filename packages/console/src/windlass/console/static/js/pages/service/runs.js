@@ -3,10 +3,9 @@
 import { api } from "../../api.js";
 import { h } from "../../dom.js";
 import { commandFor } from "../../equivalents.js";
-import { schemaForm } from "../../forms.js";
 import { ago, clockTime, dayTime, duration, exactTime } from "../../format.js";
 import { whileSeen } from "../../live.js";
-import { button, showError, dialog, empty, facts, link, panel, table } from "../../parts.js";
+import { button, dialog, empty, facts, field, link, panel, showError, table } from "../../parts.js";
 import { badge, kindOf } from "../../states.js";
 import { words } from "../../words.js";
 
@@ -77,7 +76,7 @@ function timetable({ scheduled_at, timezone, is_active, due_at, local_times }) {
     h("div", { class: "columns" },
       facts([[text.cron, h("code", {}, scheduled_at)], [text.zone, timezone], [text.now, is_active ? text.active : text.inactive]]),
       table([
-        { title: text.next, cell: (row) => (is_active ? ago(row.at) : "–") },
+        ...(is_active ? [{ title: text.next, cell: (row) => ago(row.at) }] : []),
         { title: isElsewhere ? text.there(timezone) : text.clock, kind: isElsewhere ? "titled" : undefined, cell: (row) => h("time", { datetime: row.at, title: exactTime(row.at) }, dayTime(wallClock(row.local))) },
         ...(isElsewhere ? [{ title: text.here, kind: "titled", cell: (row) => h("time", { datetime: row.at, class: "muted" }, dayTime(row.at)) }] : []),
       ], rows, { label: text.next })));
@@ -93,13 +92,20 @@ async function more(state, place) {
 }
 
 // Other arguments hold for this run only.
-export async function runNow({ document, path, service }, place) {
+export async function runNow({ path, service }, place) {
   const usual = service.schedule?.cronjob || service.schedule?.on_start || {};
-  const form = schemaForm(document, document.body(document.at("POST", `${path}/run`)), { values: { arguments: usual.arguments || [], entrypoint: usual.entrypoint || "" } });
+  const command = h("input", { class: "code", value: usual.entrypoint || "", autocomplete: "off", spellcheck: "false" });
+  const given = h("textarea", { rows: 2, class: "code", spellcheck: "false", value: (usual.arguments || []).join("\n"), placeholder: words.onePerLine });
+  const before = [command.value, given.value];
+  const changes = () => ({
+    ...(command.value !== before[0] && { entrypoint: command.value.trim() }),
+    ...(given.value !== before[1] && { arguments: given.value.split("\n").map((line) => line.trim()).filter(Boolean) }),
+  });
   const made = await dialog(text.startTitle(service.name), (finish) => [
     h("p", {}, text.startWill),
-    form.node,
-    h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.start, () => api.post(`${path}/run`, form.changes()).then(finish, showError), { main: true })),
+    field(words.newJob.command, command, text.commandHelp, { name: "entrypoint" }),
+    field(text.arguments, given, "", { name: "arguments" }),
+    h("div", { class: "dialog-actions" }, button(words.cancel, () => finish()), button(text.start, () => api.post(`${path}/run`, changes()).then(finish, showError), { main: true })),
   ], { wide: true });
   if (made) await place.go(`${path}/runs/${made.id}`);
 }
