@@ -50,14 +50,13 @@ def test_the_span_of_the_charts_is_chosen_and_each_line_is_named(
     expect(first).not_to_have_text(before)
 
     # A service of two minutes has its line at the right edge of the hour that was chosen.
-    names, number = ("p50", "p90", "p99"), 8
-    young = data | {
-        "times": data["times"][-number:],
-        "instances": [{"name": "1-0", "cpu": [100.0] * number, "memory": [2**20] * number}],
-    }  # type: ignore[index]
-    data.update(
-        young, requests={"by_status": {"2xx": [5.0] * number}, **{name: [20.0] * number for name in names}}
-    )
+    number = 8
+    times = data["times"]
+    assert isinstance(times, list)
+    data["times"] = times[-number:]
+    data["instances"] = [{"name": "1-0", "cpu": [100.0] * number, "memory": [2**20] * number}]
+    latency = {name: [20.0] * number for name in ("p50", "p90", "p99")}
+    data["requests"] = {"by_status": {"2xx": [5.0] * number}} | latency
     page.get_by_label("1 hour").check()
     page.reload()
     expect(first).to_have_text(before)
