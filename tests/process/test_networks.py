@@ -95,7 +95,7 @@ async def test_a_network_that_is_killed_during_a_deployment_does_not_fail_it(
 ):
     """The control counts the end of the instance as that of its program."""
     if counts:
-        monkeypatch.setattr(inspection, "exit_reason", SimpleNamespace(NO_NETWORK="of another cause"))
+        monkeypatch.setattr(inspection, "exit_reason", SimpleNamespace(CUT_OFF=frozenset()))
     slow = "import time; time.sleep(2)" + programs.SERVES
     it = wanted(rig.made(slow), ports=[PORT], ready=(tcp(PORT),), patience=60.0)
     made = await station.apply(it)
@@ -129,7 +129,7 @@ async def test_a_killed_network_is_the_reason_of_an_end_that_is_not_recorded_yet
         return (await station.one(SERVICE)).phase is not Phase.RUNNING
 
     await until(has_ended)
-    assert (await station.one(SERVICE)).lost_network
+    assert (await station.one(SERVICE)).is_cut_off
     may_record.set()
 
 

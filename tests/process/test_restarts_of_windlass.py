@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Collection
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from tests.engines.stations import Station, until, wanted
 from tests.process.helpers import KEY, SERVICE
 from windlass.base import kernel
 from windlass.base.kernel import Process
-from windlass.engines.engine import EngineError, EngineUnavailable
+from windlass.engines.engine import EngineError, EngineUnavailable, NotReady
 from windlass.engines.workload import Phase
 from windlass.process.process_table import OwnedProcess, ProcessTable, _ProcessNamespaces, count
 from windlass.process.records import RecordStore, UnknownRecord
@@ -88,6 +88,26 @@ async def test_an_instance_that_ended_with_the_machine_says_so(rig, has_rebooted
         said = (await after.apply(it)).reason
         await after.engine.remove(SERVICE, grace=1)
     assert said == ("ended when the machine was restarted" if has_rebooted else "was killed by SIGKILL")
+
+
+@pytest.mark.parametrize("has_rebooted", [True, False])
+async def test_a_version_does_not_fail_because_the_machine_was_restarted_while_it_started(rig, has_rebooted):
+    """The control is an instance that something killed: its version fails, as with any other end."""
+    it = wanted(rig.made(programs.SLEEPS), settle=0.1)
+    async with Station(rig) as before:
+        await before.apply(it)
+    shelf = RecordStore(rig.folder)
+    record = shelf.read(KEY)
+    assert record is not None
+    assert record.process is not None
+    os.kill(record.process.pid, signal.SIGKILL)
+    boot = "another" if has_rebooted else record.process.boot
+    shelf.write(KEY, structs.replace(record, process=structs.replace(record.process, boot=boot)))
+    async with Station(rig) as after:
+        await after.apply(it)
+        with nullcontext() if has_rebooted else pytest.raises(NotReady, match="was killed by SIGKILL"):
+            await after.engine.wait_until_ready(it, 1)
+        await after.engine.remove(SERVICE, grace=1)
 
 
 async def test_a_truncated_instance_record_is_treated_as_missing(rig):

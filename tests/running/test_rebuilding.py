@@ -98,6 +98,31 @@ async def test_a_service_recovers_when_its_lost_build_is_back_even_if_a_rebuild_
     )
 
 
+@pytest.mark.parametrize("fails_by", ["a restart", "a deployment"])
+async def test_a_service_recovers_when_all_its_instances_run_again_even_if_a_restart_failed(
+    world: World, fails_by: str
+):
+    """Such as when the machine was restarted meanwhile. The control is a failed deployment: its version was
+    requested, and does not run."""
+    app = await deployed(world)
+    world.engine.exits = "was killed by SIGKILL"
+    if fails_by == "a restart":
+        assert (await world.post(f"/application/{app}/restart-service")).status == 202
+    else:
+        world.git.push("something newer")
+        assert (await world.post(f"/application/{app}/deploy", {})).status == 202
+    await world.settle()
+    world.engine.exits = ""
+    world.engine.ends(app, "was killed by SIGKILL")
+    await world.installation.note_changes()
+    await world.settle()
+    assert await world.state(f"/application/{app}") == "ERROR"
+    world.engine.recovers(app)
+    await world.installation.note_changes()
+    await world.settle()
+    assert await world.state(f"/application/{app}") == ("RUNNING" if fails_by == "a restart" else "ERROR")
+
+
 async def test_a_service_with_an_existing_build_is_only_started_again(world: World):
     """The control of the tests above."""
     app = await deployed(world)

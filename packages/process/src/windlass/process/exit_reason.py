@@ -27,6 +27,10 @@ _SIGNAL_MEANINGS: Final = {
 }
 _ERASED_NOTE: Final = "its files outside of volumes are erased"
 NO_NETWORK: Final = "was ended: the process that held the network of its environment was killed"
+REBOOTED: Final = "ended when the machine was restarted"
+UNKNOWN: Final = "ended; how is not known, because another run of Windlass started it"
+CUT_OFF: Final = frozenset({NO_NETWORK, REBOOTED, UNKNOWN})
+"""Ends that are none of the program's, or that may be: the next end of the same program is known."""
 TOO_MANY_MOUNTS: Final = (
     "made too many mounts for Windlass to find the memory that it holds in files: make fewer"
 )
@@ -91,9 +95,9 @@ def with_reason(record: Record, process: Process, status: int) -> Record:
 def describe_exit(status: int | None, *, has_rebooted: bool = False) -> str:
     """`has_rebooted`: whether the machine was restarted since the program was started."""
     if status is None and has_rebooted:
-        return "ended when the machine was restarted"
+        return REBOOTED
     if status is None:
-        return "ended; how is not known, because another run of Windlass started it"
+        return UNKNOWN
     if status >= 0:
         return f"exited with code {status}" + _hint(status)
     try:

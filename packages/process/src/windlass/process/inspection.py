@@ -119,7 +119,7 @@ def as_instance(key: InstanceKey, record: Record, phase: Phase, ports: Mapping[i
         ports=ports,
         exit_code=record.exit_code,
         reason=reason,
-        lost_network=reason == exit_reason.NO_NETWORK,
+        is_cut_off=reason in exit_reason.CUT_OFF,
         restarts=record.restarts,
         started_at=record.started_at,
         network=network_of(record),

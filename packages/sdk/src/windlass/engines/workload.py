@@ -261,9 +261,9 @@ class Instance(Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     reason: str = ""
     """Reason of the last end, as readable text: `exited with code 1`, `was killed: out of memory`."""
-    lost_network: bool = False
-    """Whether the instance ended because its network namespace was lost, not because of its program. It is
-    started in a new one."""
+    is_cut_off: bool = False
+    """Whether the last end was none of the program's, as far as the engine knows: the machine was restarted,
+    or its network was gone. The instance is started again, and says nothing about its version."""
     restarts: int = 0
     started_at: int = 0
     unready: str = ""

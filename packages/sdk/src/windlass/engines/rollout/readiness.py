@@ -157,10 +157,10 @@ class ReadinessWait:
             for copy in copies:
                 if copy.phase is not Phase.RUNNING or copy.restarts:
                     ended = await self._with_end_reason(copy)
-                    if not ended.lost_network:
+                    if not ended.is_cut_off:
                         raise NotReady(_early_end_message(self._workload.name, ended.reason or "ended"))
                     if ended.phase is not Phase.RUNNING:
-                        return Obstacle("its network was gone, and it starts in a new one")
+                        return Obstacle(f"it {ended.reason}, and is started again")
         except EngineUnavailable as away:
             if time.monotonic() > deadline:
                 raise

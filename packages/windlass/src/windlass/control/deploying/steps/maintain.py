@@ -17,7 +17,7 @@ from windlass.control.deploying.routes import refresh, reserve
 from windlass.control.deploying.steps.wake import keep_asleep
 from windlass.control.records.deployments import status_of
 from windlass.core.deploy.scaling import count_of
-from windlass.core.deploy.states import State
+from windlass.core.deploy.states import Do, State
 from windlass.engines.engine import ArtifactLost, EngineError, EngineUnavailable, NotReady
 from windlass.engines.start_remedies import LOG_HINT, with_remedy
 from windlass.engines.workload import Instance, Observation, Phase, Workload
@@ -142,14 +142,14 @@ async def _apply(ledger: Ledger, workload: Workload, count: int) -> None:
 
 
 async def _is_newest(ledger: Ledger) -> bool:
-    """Returns whether the serving version is the newest requested one. A rebuild does not request another
-    version: if the rebuild failed and the lost build came back, such as with the disk of an engine, the
-    service is healthy again."""
+    """Returns whether the serving version is the newest requested one. A restart and a rebuild request no
+    other version. So if one failed, such as because the machine was restarted meanwhile, the service is
+    healthy again once all its instances run."""
     status = ledger.status
     if status.deployment == status.serving:
         return True
     last = await ledger.ctx.store.reads.deployments.get(status.deployment) if status.deployment else None
-    return last is not None and is_rebuild(last, status.serving)
+    return last is not None and (last.action == Do.RESTART or is_rebuild(last, status.serving))
 
 
 def health_of(
