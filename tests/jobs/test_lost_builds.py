@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.jobs.sites import DOCKER, MINUTE, Programs, cron, ready_job, runs
+from tests.jobs.sites import DOCKER, MINUTE, Programs, cron, deployed, ready_job, runs
 from tests.world import World, make_world
+from windlass.control.records.deployments import KEPT_WORKLOADS
 
 OFTEN = 30
 """Seconds in which a deployment and a run come to their ends."""
@@ -75,3 +76,18 @@ async def test_a_run_with_an_existing_build_starts_it(world: World):
     await become_due(world)
     assert [run["status"] for run in await runs(world, job)] == ["SUCCEEDED"]
     assert len(await deployments(world, job)) == 1
+
+
+async def test_a_due_run_finds_the_version_of_its_timetable_however_many_deployments_failed_after_it(
+    world: World,
+):
+    programs = Programs(world)
+    job = await ready_job(world, source=DOCKER, schedule=cron("0 * * * *"))
+    world.git.push("a version that cannot be built")
+    world.builder.broken = "it does not compile"
+    for _ in range(KEPT_WORKLOADS + 4):
+        assert (await deployed(world, job))["status"] == "FAILED"
+    await become_due(world)
+    (run,) = await runs(world, job)
+    assert run["status"] == "SUCCEEDED", run
+    assert len(programs.started) == 1

@@ -55,6 +55,11 @@ LARGE_WORKLOAD_BYTES: Final = 256 * 1024
 """The size of a workload, which has the variables and files of a service, that an organization above its disk
 quota cannot restart."""
 _LATEST_WORKLOADS: Final = 20
+KEPT_WORKLOADS: Final = 20
+"""The newest deployments of a service that keep their workloads. A rollback does not need them."""
+KEPT_INPUTS: Final = 200
+"""The newest deployments of a service that keep the settings and variables with which they ran."""
+_FORGOTTEN_INPUTS: Final = 20
 
 _decode_details = msgspec.json.Decoder(Particulars).decode
 
@@ -98,6 +103,7 @@ async def accept(
         encode(details), action,
     )  # fmt: skip
     await tx.deployments.add(deployment)
+    await _forget_earlier(tx, service.id, number)
     status = replace(status, deployments=deployment.number)
     if status.sleep and action not in ENDING_ACTIONS:
         status = replace(status, sleep=Sleep.WAKING)
@@ -118,6 +124,15 @@ async def accept(
         builds=has_to_be_built(deployment),
     )
     return deployment, status
+
+
+async def _forget_earlier(tx: Tx, service: str, number: int) -> None:
+    """Erases what the new deployment makes superfluous, so that a service keeps a bounded amount however
+    often it is deployed. What the history shows stays."""
+    if number > KEPT_WORKLOADS:
+        await tx.deployments.forget_workloads(service, number - KEPT_WORKLOADS)
+    if (last := number - KEPT_INPUTS) > 0:
+        await tx.deployment_inputs.forget(service, range(last + 1 - _FORGOTTEN_INPUTS, last + 1))
 
 
 def _new_details(service: Row, call: Call, version: ChosenVersion, stage: StageRecord | None) -> Particulars:

@@ -47,6 +47,12 @@ GET_INPUTS: Final = "SELECT body FROM deployment_inputs WHERE deployment = $1"
 SET_INPUTS: Final = """
 INSERT INTO deployment_inputs (deployment, service, body) VALUES ($1, $2, $3)
 ON CONFLICT (deployment) DO UPDATE SET body = excluded.body"""
+FORGET_INPUTS: Final = """
+DELETE FROM deployment_inputs WHERE deployment IN (
+    SELECT old.id FROM deployment AS old
+    WHERE old.service = $1 AND old.number > $2 AND old.number <= $3
+    AND NOT EXISTS (SELECT 1 FROM status WHERE status.id = $1 AND status.serving = old.id)
+)"""
 DELETE_INPUTS_OF_SERVICE: Final = "DELETE FROM deployment_inputs WHERE service = $1"
 
 
@@ -87,6 +93,10 @@ class DeploymentInputsChanges(DeploymentInputsTable):
         """Replaces the encrypted fields of versions."""
         rows: Sequence[Sequence[object]] = [(version.sealed, version.id, version.tag) for version in versions]
         await self._session.many(SEAL, rows)
+
+    async def forget(self, service: str, numbers: range) -> None:
+        """Removes the inputs of deployments of a service, but not of the serving one."""
+        await self._session.all(FORGET_INPUTS, service, numbers.start - 1, numbers.stop - 1)
 
     async def delete_of(self, id: str) -> None:
         """Removes the inputs and versions of a service or level, and erases the value of a secret."""

@@ -28,6 +28,8 @@ class DeploymentRow(Struct, frozen=True, gc=False):
 
 # In the same notation as the condition of the index `deployment_open`, because SQLite compares the texts.
 OPEN_STATES: Final = ", ".join(f"'{progress}'" for progress in Progress if progress in OPEN_PROGRESS)
+FORGOTTEN_AT_ONCE: Final = 50
+"""Maximum number of workloads that one change erases: they may have megabytes each."""
 _COLUMNS: Final = columns(DeploymentRow)
 _WITHOUT_WORKLOAD: Final = _COLUMNS.replace("sealed", "NULL AS sealed")
 GET: Final = f"SELECT {_COLUMNS} FROM deployment WHERE id = $1"
@@ -59,6 +61,20 @@ LARGEST_WORKLOAD: Final = """
 SELECT MAX(LENGTH(sealed)) FROM (
     SELECT sealed FROM deployment WHERE service = $1 ORDER BY number DESC LIMIT $2
 ) AS newest"""
+# The last workload of a service stays: it says that the service has run at its place, and which ports it had.
+FORGET_WORKLOADS: Final = f"""
+UPDATE deployment SET sealed = NULL WHERE id IN (
+    SELECT id FROM deployment AS old
+    WHERE service = $1 AND number <= $2 AND sealed IS NOT NULL AND status NOT IN ({OPEN_STATES})
+    AND number < (
+        SELECT MAX(later.number) FROM deployment AS later
+        WHERE later.service = $1 AND later.sealed IS NOT NULL
+    )
+    AND NOT EXISTS (SELECT 1 FROM status WHERE status.id = $1 AND status.serving = old.id)
+    AND NOT EXISTS (SELECT 1 FROM timetable WHERE timetable.job = $1 AND timetable.deployment = old.id)
+    AND NOT EXISTS (SELECT 1 FROM run WHERE run.job = $1 AND run.deployment = old.id)
+    ORDER BY number LIMIT {FORGOTTEN_AT_ONCE}
+)"""
 ADD: Final = f"INSERT INTO deployment ({_COLUMNS}) VALUES ({places(len(DeploymentRow.__struct_fields__))})"
 CHANGE: Final = """
 UPDATE deployment SET status = $1, changed = $2, body = $3, sealed = COALESCE($4, sealed) WHERE id = $5"""
@@ -119,6 +135,11 @@ class DeploymentChanges(DeploymentTable):
 
     async def change(self, row: DeploymentRow) -> None:
         await self._session.all(CHANGE, row.status, self._session.now, row.body, row.sealed, row.id)
+
+    async def forget_workloads(self, service: str, newest_number: int) -> None:
+        """Erases workloads of ended deployments up to number `newest_number`, a few at once. Those stay that
+        instances or runs of the service may need, and the last one."""
+        await self._session.all(FORGET_WORKLOADS, service, newest_number)
 
     async def delete_of(self, service: str) -> None:
         await self._session.all(DELETE_OF_SERVICE, service)
