@@ -176,6 +176,13 @@ class PortAnswer(Shown):
     is_proxied: Annotated[
         bool, Meta(description="Whether a proxy ends TLS, and passes requests on to the gateway")
     ] = False
+    redirects_to_itself: Annotated[
+        bool,
+        Meta(
+            description="Whether this proxy passes requests by HTTPS on by HTTP, so that the gateway "
+            "redirects visitors to the same address without end"
+        ),
+    ] = False
     problem: str = ""
 
 

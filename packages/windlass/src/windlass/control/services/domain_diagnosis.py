@@ -219,6 +219,12 @@ def _findings_of_challenge(fetched: Maybe[bool]) -> list[DomainFinding]:
 def _finding_of_port(answer: PortAnswer) -> DomainFinding:
     if not answer.reached:
         return DomainFinding(good=False, message=answer.problem)
+    if answer.redirects_to_itself:
+        return DomainFinding(
+            good=False,
+            message="Let the proxy in front connect by HTTPS (Cloudflare: the mode Full (strict) of "
+            "SSL/TLS): it connects by HTTP, so visitors are redirected to the same address without end.",
+        )
     way = ", through a proxy that ends TLS" if answer.is_proxied else ""
     return DomainFinding(good=True, message=f"Port {answer.port} of it leads to this gateway{way}.")
 

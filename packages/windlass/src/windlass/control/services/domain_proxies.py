@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.base.http_out import HttpResult
 from windlass.families.domain import Proxy
 
 _CLOUDFLARE: Final = tuple(
@@ -23,6 +24,17 @@ _CLOUDFLARE: Final = tuple(
     )
 )  # fmt: skip
 """The networks of Cloudflare, as it publishes them (cloudflare.com/ips)."""
+
+
+_CLOUDFLARE_PROBLEMS: Final = {
+    521: "Cloudflare is refused by this machine: open the port for its networks.",
+    522: "Cloudflare does not reach this machine: open the port for its networks.",
+    525: "Cloudflare connects by HTTPS (mode Full), and there is no certificate for this name here yet. Set "
+    "the record to *DNS only* until there is one, or set dns_provider.",
+    526: "Cloudflare connects by HTTPS (mode Full (strict)), and does not trust the certificate here: upload "
+    "one that it trusts, or let an authority that it knows make it.",
+}
+"""Its own statuses (developers.cloudflare.com, 5xx errors): each tells how it connects, and why it cannot."""
 
 
 class _Provider(Struct, frozen=True):
@@ -68,3 +80,9 @@ def proxy_of_answer(headers: Mapping[str, str]) -> Proxy:
         ):
             return proxy
     return ""
+
+
+def problem_of_status(answer: HttpResult) -> str:
+    """Returns why a proxy does not reach the gateway, as its status tells; empty if it does not tell."""
+    is_told = proxy_of_answer(answer.headers) == "CLOUDFLARE"
+    return _CLOUDFLARE_PROBLEMS.get(answer.status, "") if is_told else ""

@@ -19,7 +19,7 @@ from windlass.base.certificates import challenge_certificate
 from windlass.base.dns import DnsFailure
 from windlass.base.http_out import AddressRefused, HttpResult, NoAnswer
 from windlass.control.context.context import Context
-from windlass.control.services.domain_proxies import proxy_of_answer
+from windlass.control.services.domain_proxies import problem_of_status, proxy_of_answer
 from windlass.control.services.domain_records import DomainRecords, asked_name
 from windlass.core.declare.fields import Maybe
 from windlass.families.domain import PortAnswer, Proxy
@@ -28,6 +28,7 @@ from windlass.routers.router import CHECK_PREFIX, Certificate, Challenge, RouteE
 _PATH: Final = "/.well-known/acme-challenge/windlass-"
 """The path at which the gateway answers, followed by a random word. Challenges come before all routes."""
 _TIMEOUT: Final = 5.0
+_REDIRECTS: Final = frozenset({301, 302, 307, 308})
 _MAX_ADDRESSES: Final = 4
 """The number of addresses of a name that are opened by TLS."""
 _PROTOCOL: Final = "acme-tls/1"
@@ -107,11 +108,26 @@ class _Visit:
         if not (problems := [problem for problem in found if problem]):
             return PortAnswer(port=port, reached=True)
         try:
-            if self._is_ours(await self._fetch("https", port)):
-                return PortAnswer(port=port, reached=True, is_proxied=True)
+            answer = await self._fetch("https", port)
+            if self._is_ours(answer):
+                loops = await self._redirects_to_itself(port)
+                return PortAnswer(port=port, reached=True, is_proxied=True, redirects_to_itself=loops)
+            if words := problem_of_status(answer):
+                return self._missed(port, words)
         except (NoAnswer, AddressRefused, DnsFailure):
             pass  # the first problem says more
         return self._missed(port, problems[0])
+
+    async def _redirects_to_itself(self, port: int) -> bool:
+        """Returns whether a proxy passes requests by HTTPS on by HTTP, so that the gateway redirects them to
+        HTTPS again. Challenges are never redirected, so another path is asked for."""
+        path = f"/windlass-check-{secrets.token_hex(8)}"
+        try:
+            answer = await self._fetch("https", port, path)
+        except (NoAnswer, AddressRefused, DnsFailure):
+            return False
+        here = {f"https://{self._host}{path}", f"https://{self._host}:{port}{path}"}
+        return answer.status in _REDIRECTS and answer.headers.get("location") in here
 
     async def _shows_ours(self, address: str, port: int) -> str:
         """Returns why the gateway was not reached at an address; empty if it was."""
@@ -124,10 +140,9 @@ class _Visit:
         is_ours = hashlib.sha256(shown).digest() == self._certificate
         return "" if is_ours else f"another server answers at {address}, or a proxy that ends TLS."
 
-    async def _fetch(self, scheme: str, port: int) -> HttpResult:
-        return await self._ctx.visits.http.send(
-            "GET", f"{scheme}://{self._host}:{port}{self._path}", seconds=_TIMEOUT
-        )
+    async def _fetch(self, scheme: str, port: int, path: str = "") -> HttpResult:
+        url = f"{scheme}://{self._host}:{port}{path or self._path}"
+        return await self._ctx.visits.http.send("GET", url, seconds=_TIMEOUT)
 
     def _is_ours(self, answer: HttpResult) -> bool:
         return answer.status == 200 and answer.body == self._answer
