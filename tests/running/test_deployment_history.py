@@ -8,6 +8,7 @@ import pytest
 
 from tests.fakes.engine import FakeEngine
 from tests.world import REPOSITORY, World, make_world
+from windlass.control.records import past_deployments
 
 IMAGE = {"name": "cache", "image_name": "acme/cache", "tag": "1.0", "arguments": ["-v"]}
 
@@ -176,19 +177,35 @@ async def test_the_next_page_of_a_history_reads_no_newer_entries(world: World, s
     ]
     reads = world.installation.ctx.store.reads.deployments
     numbers: list[int] = []
-    latest = type(reads).latest
+    of_environment = type(reads).of_environment
 
-    async def watched(self, service: str, most: int, newest: int = 2**62):
-        rows = await latest(self, service, most, newest)
+    async def watched(self, *given):
+        rows = await of_environment(self, *given)
         numbers.extend(row.number for row in rows)
         return rows
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(type(reads), "latest", watched)
+        patched.setattr(type(reads), "of_environment", watched)
         rest = await world.get(f"/environment/{environment}/deploymentHistory?startId={alone['id']}")
     assert rest["results"] == [both]
     assert max(numbers) == 2
     assert alone["containers"][0]["id"] == alone["id"]
+
+
+async def test_a_history_with_more_deployments_of_one_moment_than_are_read_at_once_is_complete(
+    world: World, monkeypatch
+):
+    monkeypatch.setattr(past_deployments, "_OF_ENVIRONMENT_AT_ONCE", 2)
+    environment = await world.environment()
+    apps = [await world.application(environment) for _ in range(5)]
+    for _ in range(2):
+        await world.post(f"/environment/{environment}/deploy")
+        await world.settle()
+        world.clock.turn(60)
+    whole = (await world.get(f"/environment/{environment}/deploymentHistory"))["results"]
+    shown = [[part["name"] for part in entry["applications"]] for entry in whole]
+    names = [(await world.get(f"/application/{app}"))["name"] for app in apps]
+    assert shown == [names, names]
 
 
 async def test_a_database_whose_image_is_missing_has_a_failed_deployment_and_no_failed_build(world: World):

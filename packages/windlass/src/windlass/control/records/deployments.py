@@ -100,7 +100,7 @@ async def accept(
     details = _new_details(service, call, version, stage)
     deployment = DeploymentRow(
         ids.new_id(), service.org, service.id, number, Progress.QUEUED, tx.now, tx.now,
-        encode(details), action,
+        encode(details), action, None, service.parent,
     )  # fmt: skip
     await tx.deployments.add(deployment)
     await _forget_earlier(tx, service.id, number)

@@ -1,4 +1,4 @@
-"""Reads past deployments of a service in small batches, because rows are large and searches usually end after
+"""Reads past deployments in small batches, because rows are large and searches usually end after
 a few rows."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from windlass.control.context.context import Context
 from windlass.store import NEVER, DeploymentRow
 
 _AT_ONCE: Final = 10
+_OF_ENVIRONMENT_AT_ONCE: Final = 50
 
 
 async def newest_first(
@@ -28,3 +29,27 @@ async def newest_first(
             return
         newest = rows[-1].number - 1
         await share.pause()
+
+
+async def moments(
+    ctx: Context, environment: str, limit: int, timestamp: int | None = None
+) -> AsyncIterator[list[DeploymentRow]]:
+    """Yields the deployments of an environment that were requested at one moment, the newest moment first,
+    beginning at `timestamp` if it is set."""
+    share, moment, before = FairShare(), list[DeploymentRow](), NEVER if timestamp is None else timestamp + 1
+    after_id = ""
+    for _ in range(0, limit, _OF_ENVIRONMENT_AT_ONCE):
+        rows = await ctx.store.reads.deployments.of_environment(
+            environment, before, after_id, _OF_ENVIRONMENT_AT_ONCE
+        )
+        for row in rows:
+            if moment and moment[0].created != row.created:
+                yield moment
+                moment = []
+            moment.append(row)
+        if len(rows) < _OF_ENVIRONMENT_AT_ONCE:
+            break
+        before, after_id = rows[-1].created, rows[-1].id
+        await share.pause()
+    if moment:
+        yield moment

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from windlass.control.context.context import Context
 from windlass.control.records.deployments import particulars
-from windlass.control.records.past_deployments import newest_first
+from windlass.control.records.past_deployments import moments
 from windlass.core.deploy import stage_status
 from windlass.core.deploy.progress import Particulars, StageRecord
 from windlass.core.deploy.stage_order import DEFAULT_STAGES
@@ -32,8 +32,8 @@ from windlass.core.deploy.states import (
 )
 from windlass.store import DeploymentRow, Reads, Row
 
-MAX_CHECKED_DEPLOYMENTS: Final = 10_000
-"""Maximum number of deployments that are checked per service."""
+MAX_CHECKED_DEPLOYMENTS: Final = 100_000
+"""Maximum number of deployments of an environment that are checked."""
 
 
 class PastDeployment(Struct, frozen=True):
@@ -138,19 +138,17 @@ def milliseconds_of(group: Group, now: int) -> int:
     return max(past.ended_at(now) for past in begun) - min(past.details.began for past in begun)
 
 
-async def groups(ctx: Context, services: Sequence[Row], timestamp: int | None = None) -> AsyncIterator[Group]:
-    """Yields the groups of deployments of services, the newest first. `timestamp`: the time of the newest
-    group to yield."""
-    streams = [newest_first(ctx, service.id, MAX_CHECKED_DEPLOYMENTS, timestamp) for service in services]
-    heads = [await anext(stream, None) for stream in streams]
-    while any(heads):
-        newest = max(head.created for head in heads if head)
-        stored_then: list[PastDeployment] = []
-        for index, service in enumerate(services):
-            while (head := heads[index]) and head.created == newest:
-                stored_then.append(as_past(service, head))
-                heads[index] = await anext(streams[index], None)
-        for _, group in groupby(sorted(stored_then, key=request_of), request_of):
+async def groups(
+    ctx: Context, environment: str, services: Sequence[Row], timestamp: int | None = None
+) -> AsyncIterator[Group]:
+    """Yields the groups of deployments of these services of an environment, the newest first. `timestamp`:
+    the time of the newest group to yield."""
+    known = {service.id: (place, service) for place, service in enumerate(services)}
+    async for rows in moments(ctx, environment, MAX_CHECKED_DEPLOYMENTS, timestamp):
+        own = [row for row in rows if row.service in known]
+        own.sort(key=lambda row: (known[row.service][0], -row.number))
+        pasts = [as_past(known[row.service][1], row) for row in own]
+        for _, group in groupby(sorted(pasts, key=request_of), request_of):
             yield [*group]
 
 

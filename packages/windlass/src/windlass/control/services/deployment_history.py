@@ -116,7 +116,7 @@ async def _list_groups(
     start = await _start(ctx.store.reads, query, services)
     is_begun = start is None
     entries: list[Document] = []
-    async for group in groups(ctx, services, start.created if start else None):
+    async for group in groups(ctx, environment.id, services, start.created if start else None):
         if is_begun:
             entries.append(describe(ctx, call, environment.id, group))
         elif start and start.id in {past.row.id for past in group}:

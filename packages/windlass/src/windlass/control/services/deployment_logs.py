@@ -89,7 +89,7 @@ async def _asked_group(ctx: Context, call: Call, environment: Row) -> Group:
     source, version = ctx.store.reads, call.asked(DeploymentLogQuery).version
     services = await services_of(ctx, source, environment)
     if not version:
-        return await anext(groups(ctx, services), None) or []
+        return await anext(groups(ctx, environment.id, services), None) or []
     row = await source.deployments.get(version)
     if row is None or row.service not in {service.id for service in services}:
         raise Invalid("version: must be the id of a deployment of this environment: none has it")

@@ -24,6 +24,7 @@ class DeploymentRow(Struct, frozen=True, gc=False):
     action: str = "DEPLOY"
     sealed: bytes | None = None
     """The sealed specification of the workload: megabytes. None in lists of past deployments."""
+    environment: str = ""
 
 
 # In the same notation as the condition of the index `deployment_open`, because SQLite compares the texts.
@@ -45,6 +46,9 @@ ENDED: Final = f"""
 SELECT {_WITHOUT_WORKLOAD} FROM deployment
 WHERE service = $1 AND status NOT IN ({OPEN_STATES}) AND number <= $2
 ORDER BY number DESC LIMIT $3"""
+OF_ENVIRONMENT: Final = f"""
+SELECT {_WITHOUT_WORKLOAD} FROM deployment
+WHERE environment = $1 AND (created, id) < ($2, $3) ORDER BY created DESC, id DESC LIMIT $4"""
 NUMBER_AT: Final = """
 SELECT number FROM deployment WHERE service = $1 AND created <= $2 ORDER BY number DESC LIMIT 1"""
 MAX_AT_ONE_MOMENT: Final = 10
@@ -108,6 +112,14 @@ class DeploymentTable(Table):
     async def ended(self, service: str, limit: int, newest_number: int = NEVER) -> list[DeploymentRow]:
         """Returns finished deployments up to number `newest_number`, the newest first, without workloads."""
         return [DeploymentRow(*row) for row in await self._session.all(ENDED, service, newest_number, limit)]
+
+    async def of_environment(
+        self, environment: str, created: int, id: str, limit: int
+    ) -> list[DeploymentRow]:
+        """Returns deployments of an environment before a moment, the newest first, without workloads. Of that
+        moment itself, those with a smaller id."""
+        rows = await self._session.all(OF_ENVIRONMENT, environment, created, id, limit)
+        return [DeploymentRow(*row) for row in rows]
 
     async def of_moment(self, environment: str, timestamp: int) -> list[DeploymentRow]:
         """Returns the deployments of an environment that were requested at a moment, without their sealed
