@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.jobs.sites import DOCKER, ready_job
 from tests.world import World, make_world
 from windlass.control.services import variable_use
 from windlass.core.words.variable_users import users_of
 from windlass.core.words.variables import DeclaredVariable, UnresolvableVariable, resolve
 
 CANARY = "correct-horse-battery-staple"
+NAMES = ("web", "mail", "report")
 
 
 @pytest.fixture
@@ -99,6 +101,29 @@ async def test_a_service_that_restarts_is_the_one_that_a_change_makes_out_of_dat
     assert {one["service_id"] for one in used["services"] if one["restarts"]} == {
         app for app, freshness in fresh.items() if freshness == "OUT_OF_DATE"
     }
+
+
+async def test_jobs_and_stopped_services_become_out_of_date_although_nothing_of_them_runs(
+    world: World, town: Town
+):
+    id = await town.set(f"/environment/{town.environment}", "COLOUR", "red")
+    job = await ready_job(world, town.environment, name="report", source=DOCKER)
+    await town.deploy(town.mail)
+    await world.post(f"/application/{town.mail}/stop")
+    await world.settle()
+    used = await town.use(f"/environment/{town.environment}", "COLOUR")
+    assert [
+        (name, row(used, name)["becomes_out_of_date"], row(used, name)["restarts"]) for name in NAMES
+    ] == [
+        ("web", True, True),
+        ("mail", True, False),
+        ("report", True, False),
+    ]
+    await world.put(
+        f"/environment/{town.environment}/environmentVariable/{id}", {"key": "COLOUR", "value": "blue"}
+    )
+    for service in (f"/application/{town.mail}", f"/job/{job}"):
+        assert (await world.get(f"{service}/status"))["service_deployment_status"] == "OUT_OF_DATE"
 
 
 async def test_aliases_are_uses_and_no_answer_has_the_value_of_a_secret(world: World, town: Town):

@@ -29,12 +29,14 @@ from windlass.cli.overviews import (
     show_environment,
     with_status,
 )
+from windlass.cli.rollback_differences import show_environment_difference
 from windlass.cli.saved_files import save_file
 from windlass.cli.show import note_next, note_shown_once, show, show_event
 from windlass.cli.suggestions import no_such_option
 from windlass.cli.waiting import print_follow_hint, wait_for_run
 from windlass.cli.waiting_for_all import EnvironmentWait
 from windlass.core.declare.resource import Trait
+from windlass.core.declare.rollbacks import EnvironmentRollbackDifference
 from windlass.core.words.naming import kebab
 from windlass.families import registry
 from windlass.families.environment import EnvironmentStatuses
@@ -164,6 +166,8 @@ def _run_command(derived: DerivedCommand, options: CommandOptions, **arguments: 
         answer = reply.json
     if not as_json and operation.answer and issubclass(operation.answer, EnvironmentStatuses):
         return show_environment(api, invocation.subject(), answer["environment"]["state"])
+    if not as_json and operation.answer is EnvironmentRollbackDifference:
+        return show_environment_difference(answer)
     if not as_json:
         if operation.is_array:
             answer = {"results": answer}

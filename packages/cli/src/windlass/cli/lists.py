@@ -36,11 +36,12 @@ _EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {}, False)
 _LAST_COLUMNS: Final = ("created_at", "updated_at")
 _NAME_FIELDS: Final = ("name", "key")
 _ADDRESS_FIELDS: Final = ("url",)
+_PLACE_FIELDS: Final = ("environment_name", "project_name")
 _FIRST_COLUMNS: Final = (*STATE_FIELDS, *_ADDRESS_FIELDS)
 _EARLY_COLUMNS: Final = (
     "engine", "engine_address", "instances", "version", "number", "cause", "exit_code", "started_at",
     "duration_seconds", "added", "changed", "destroyed", "applicable", "check", "message",
-    "environment_name", "project_name",
+    "services", "environment_name", "project_name",
 )  # fmt: skip
 _LONG_TEXT_FIELDS: Final = frozenset({"message"})
 """Fields with long texts. Their column uses the remaining width; if that is too narrow, they are printed
@@ -87,7 +88,10 @@ def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
     names = [
         name for name in _shown_field_names(operation, rows) if not _is_for_programs(operation, rows, name)
     ]
-    widths = _fitting_columns(rows, [name for name in names if _is_first(operation, name)], names)
+    first = [name for name in names if _is_first(operation, name)]
+    places = _telling_apart(rows)
+    first[1:1], names = places, [*names[:1], *places, *(name for name in names[1:] if name not in places)]
+    widths = _fitting_columns(rows, first, names)
     if not widths:
         show_apart([{name: row[name] for name in names if name in row} for row in rows])
         return
@@ -100,6 +104,19 @@ def _show_short(operation: Operation, rows: Sequence[Any]) -> None:
         click.echo(f"{left} more column{'s' if left > 1 else ''}: --wide", err=True)
     for name in texts:
         click.echo("\n" + plain(str(rows[0][name])).strip("\n"))
+
+
+def _telling_apart(rows: Sequence[Any]) -> list[str]:
+    """Returns the columns that tell rows of one name apart, such as services of several environments."""
+    for columns in (("environment_name",), _PLACE_FIELDS):
+        whole = [tuple(row.get(name) for name in ("name", *columns)) for row in rows]
+        if any(None in one for one in whole):
+            return []
+        if len({row["name"] for row in rows}) == len(rows):
+            return []
+        if len({*whole}) == len(rows):
+            return [*columns]
+    return [*_PLACE_FIELDS]
 
 
 def _show_below(rows: Sequence[Any], first: str, reason: str) -> None:
@@ -127,7 +144,7 @@ def readable(
     `deployment_numbers`: the numbers of deployments by id, to show the version that a rollback repeats.
     """
     if operation.answer is not Deployment:
-        return _with_outcome(with_counts(row))
+        return _with_outcome(with_counts(_with_service_names(row)))
     ended, repeated = row.get("finished_at"), deployment_numbers.get(row.get("repeats") or "")
     own = {name: value for name, value in row.items() if name not in _SERVICE_COLUMNS or name == "id"} | {
         "version": version_of(row),
@@ -136,6 +153,15 @@ def readable(
         "took": duration(row["created_at"], ended) if ended else "",
     }
     return {name: own[name] for name in sorted(own, key=lambda name: _column_order(operation, name))}
+
+
+def _with_service_names(row: dict[str, Any]) -> dict[str, Any]:
+    """Replaces the services in a row, such as those of a stage, by their names, which fit into a column."""
+    services = row.get("services")
+    if not services or not all(isinstance(one, dict) and "service_name" in one for one in services):
+        return row
+    names = [f"{one['service_name']}{' (skipped)' if one.get('is_skipped') else ''}" for one in services]
+    return {**row, "services": names}
 
 
 def version_of(deployment: Mapping[str, Any]) -> str:

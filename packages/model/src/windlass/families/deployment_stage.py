@@ -28,6 +28,7 @@ class StagedService(Shown):
     created_at: Timestamp
     updated_at: Annotated[Timestamp, Meta(description="When it was placed in this stage, or left out of it")]
     service_id: Annotated[Id, id_of_subject()]
+    service_name: Annotated[str, example("web")]
     service_type: Annotated[str, example("APPLICATION")]
     is_skipped: Annotated[
         bool, Meta(description="Whether deployments of the whole environment leave it out")

@@ -39,6 +39,13 @@ class VariableUseOfService(Shown):
         ),
         example(["PAGE_TITLE"]),
     ]
+    becomes_out_of_date: Annotated[
+        bool,
+        Meta(
+            description="True if the service was deployed, and a change of the variable makes it "
+            "OUT_OF_DATE, so that it keeps the present value until its next deployment"
+        ),
+    ]
     restarts: Annotated[
         bool,
         Meta(

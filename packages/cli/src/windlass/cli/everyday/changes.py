@@ -17,9 +17,9 @@ from windlass.cli.everyday.call import (
     service_argument,
     service_option,
 )
-from windlass.cli.everyday.differences import show_difference
 from windlass.cli.everyday.names import complete_services
 from windlass.cli.outcomes import follow_to_its_end, start
+from windlass.cli.rollback_differences import show_difference
 from windlass.core.declare.rollbacks import PRESENT
 from windlass.families import registry
 from windlass.terminal.command_errors import InvalidUsage
@@ -91,7 +91,7 @@ def rollback(
     body = {"deployment_id": f"v{versions[0]['number']}"} if versions else {}
     service = call.service(name or next(iter(names), None))
     if show:
-        show_difference(call, call.api.get(f"{service.path}/rollbackDifference", **body))
+        show_difference(call.api.get(f"{service.path}/rollbackDifference", **body), as_json=call.as_json)
         return
     settings = {"settings": PRESENT} if keep_settings else {}
     change(call, service, "rollback", body | settings, detach=detach)

@@ -19,7 +19,7 @@ def show_use(answer: Mapping[str, Any]) -> None:
             plain(one["service_name"]),
             one["service_type"],
             plain(_use_of(one)),
-            "out of date, replaced by the next deployment" if one["restarts"] else "-",
+            _effect_on(one),
         ]
         for one in answer["services"]
     ]
@@ -28,6 +28,13 @@ def show_use(answer: Mapping[str, Any]) -> None:
         return
     widths = [max(len(row[place]) for row in [_TITLES, *rows]) for place in range(len(_TITLES))]
     table(_TITLES, widths, rows)
+
+
+def _effect_on(service: Mapping[str, Any]) -> str:
+    if service["restarts"]:
+        return "out of date, replaced by the next deployment"
+    # A server of an earlier version does not say it.
+    return "out of date" if service.get("becomes_out_of_date") else "-"
 
 
 def _use_of(service: Mapping[str, Any]) -> str:

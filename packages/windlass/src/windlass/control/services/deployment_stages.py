@@ -98,6 +98,7 @@ def _shown_service(ctx: Context, placed: PlacedService) -> Document:
         "created_at": stamp(row.created),
         "updated_at": stamp(row.changed),
         "service_id": row.service,
+        "service_name": placed.name,
         "service_type": ctx.registry[placed.family].enum_value,
         "is_skipped": bool(row.is_skipped),
     }

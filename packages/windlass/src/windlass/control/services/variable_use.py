@@ -110,6 +110,7 @@ async def _entry(
         "environment_id": service.parent,
         "is_overridden": not uses.is_effective,
         "used_in": uses.keys,
+        "becomes_out_of_date": counts and status.deployed_at is not None,
         "restarts": counts and status.serving is not None,
     }
 

@@ -50,10 +50,11 @@ class OpenInStage(Struct, frozen=True, gc=False):
 
 
 class PlacedService(Struct, frozen=True, gc=False):
-    """A service in its stage, with its family."""
+    """A service in its stage, with its family and name."""
 
     row: StagedServiceRow
     family: str
+    name: str
 
 
 _STAGE: Final = columns(StageRow)
@@ -66,7 +67,7 @@ DELETE: Final = "DELETE FROM deployment_stage WHERE id = $1"
 
 OF_SERVICE: Final = f"SELECT {_SERVICE} FROM staged_service WHERE service = $1"
 _PLACED: Final = f"""
-SELECT {columns(StagedServiceRow, "staged_service")}, resource.family
+SELECT {columns(StagedServiceRow, "staged_service")}, resource.family, resource.name
 FROM staged_service JOIN resource ON resource.id = staged_service.service"""
 SERVICES_OF_ENVIRONMENT: Final = f"""{_PLACED}
 WHERE staged_service.environment = $1 ORDER BY resource.created, resource.id"""
@@ -162,7 +163,7 @@ class DeploymentStageTable(Table):
 
 
 def _placed(rows: Sequence[Sequence[object]]) -> list[PlacedService]:
-    return [PlacedService(StagedServiceRow(*row[:-1]), str(row[-1])) for row in rows]  # type: ignore[arg-type]
+    return [PlacedService(StagedServiceRow(*row[:-2]), str(row[-2]), str(row[-1])) for row in rows]  # type: ignore[arg-type]
 
 
 class DeploymentStageChanges(DeploymentStageTable):

@@ -23,7 +23,7 @@ function listOf(services) {
   return table([
     { title: words.columns.name, cell: (one) => [serviceIcon(one), " ", link(pathOf({ ...one, id: one.service_id }), one.service_name)] },
     { title: text.useColumn, wide: true, cell: (one) => useOf(one) },
-    { title: text.ifChanged, cell: (one) => (one.restarts ? h("span", { class: "tag" }, text.restarts) : h("span", { class: "muted" }, text.stays)) },
+    { title: text.ifChanged, cell: (one) => (one.becomes_out_of_date ? h("span", { class: "tag" }, text.restarts) : h("span", { class: "muted" }, text.stays)) },
   ], services, { key: (one) => one.service_id, label: text.uses });
 }
 

@@ -1,4 +1,4 @@
-"""Shows what a rollback would change."""
+"""Shows what a rollback of a service or an environment would change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import click
 
-from windlass.cli.everyday.call import EverydayCall
 from windlass.terminal.tables import plain, print_json, table
 
 _MAX_SHOWN: Final = 40
@@ -16,20 +15,65 @@ _NO_VALUE: Final = "-"
 _DIFFERENCE_WORDS: Final = {"CHANGE": "changed", "ADD": "comes back", "REMOVE": "is deleted"}
 
 
-def show_difference(call: EverydayCall, difference: Mapping[str, Any]) -> None:
-    if call.as_json:
+def show_difference(difference: Mapping[str, Any], *, as_json: bool) -> None:
+    """Prints what a rollback of a service changes."""
+    if as_json:
         print_json(difference)
         return
     if difference["deployment_id"] is None:
         click.echo(f"{plain(difference['service_name'])} has no earlier release.")
         return
     name, version = plain(difference["service_name"]), f"v{difference['number']}"
-    build = difference.get("image_tag") or (difference.get("git_commit_id") or "")[:8]
+    build = _build_of(difference)
     other = "the same build" if difference["same_build"] else "another build"
     click.echo(f"{version} of {name} is {other}{f' ({plain(build)})' if build else ''}.")
     if not difference["settings_known"]:
         click.echo(f"The settings of {version} were not kept: a rollback keeps the present ones.")
     show_changes(difference["changes"])
+    _show_missing(difference)
+
+
+def show_environment_difference(difference: Mapping[str, Any]) -> None:
+    """Prints what a rollback of an environment changes: its variables, then its services."""
+    services = difference["services"]
+    click.echo("Variables and secrets of the environment:")
+    show_changes(difference["changes"])
+    _show_missing(difference)
+    click.echo()
+    titles = ["SERVICE", "VERSION", "BUILD", "ROLLBACK"]
+    rows = [
+        [plain(one["service_name"]), _version_of(one), plain(_build_in_words(one)), plain(_effect_on(one))]
+        for one in services
+    ]
+    table(titles, _widths([titles, *rows]), rows)
+    for one in services:
+        if one["changes"] or one["missing"]:
+            click.echo(f"\n{plain(one['service_name'])}:")
+            show_changes(one["changes"])
+            _show_missing(one)
+
+
+def _version_of(service: Mapping[str, Any]) -> str:
+    return f"v{service['number']}" if service["deployment_id"] else _NO_VALUE
+
+
+def _build_in_words(service: Mapping[str, Any]) -> str:
+    if not service["deployment_id"]:
+        return _NO_VALUE
+    return "the same" if service["same_build"] else _build_of(service) or "another one"
+
+
+def _build_of(difference: Mapping[str, Any]) -> str:
+    return difference.get("image_tag") or (difference.get("git_commit_id") or "")[:8]
+
+
+def _effect_on(service: Mapping[str, Any]) -> str:
+    if service["is_deployed"]:
+        return "is deployed" if service["settings_known"] else "is deployed, with the present settings"
+    return service.get("reason") or "runs as it did then"
+
+
+def _show_missing(difference: Mapping[str, Any]) -> None:
     if difference["missing"]:
         keys = ", ".join(plain(key) for key in difference["missing"])
         click.echo(f"Create these secrets again first, because they were deleted since: {keys}")
