@@ -21,6 +21,7 @@ INSTALLED_BY: Final = {
     "curl": "apt-get install curl",
     "docker-registry": "apt-get install docker-registry",
     "nginx": "apt-get install nginx-light",
+    "gitea": "bash .ci/gitea",
     "h2spec": "bash .ci/h2spec",
     "node": "apt-get install nodejs",
     "npm": "apt-get install npm",

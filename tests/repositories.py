@@ -167,7 +167,7 @@ class Server:
 
 
 @contextmanager
-def serving(root: Path, address: str = "127.0.0.1"):
+def serving(root: Path, address: str = "127.0.0.1", context: ssl.SSLContext | None = None):
     server = Server(root)
 
     class Handler(BaseHTTPRequestHandler):
@@ -185,7 +185,7 @@ def serving(root: Path, address: str = "127.0.0.1"):
             with suppress(OSError):  # the client was killed, which is what some tests do
                 super().handle()
 
-    with listening(Handler, address) as server.port:
+    with listening(Handler, address, context) as server.port:
         yield server
         server.release.set()
 

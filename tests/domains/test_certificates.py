@@ -323,6 +323,17 @@ async def test_an_authority_that_asks_for_renewals_at_any_time_gets_one_in_a_day
         assert there.authority.asked["new-order"] == 2
 
 
+async def test_a_certificate_that_the_authority_has_revoked_is_replaced_in_its_first_day(there):
+    there.authority.window = ("2026-12-01T00:00:00Z", "2026-12-02T00:00:00Z")
+    await there.proved()
+    await there.pass_time(2 * HOUR, 600)
+    revoked = datetime.datetime.fromtimestamp(there.world.clock.now() / 1000, datetime.UTC)
+    there.authority.window = (f"{revoked:%Y-%m-%dT%H:%M:%SZ}", f"{revoked:%Y-%m-%dT%H:%M:%SZ}")
+    await there.pass_time(7 * HOUR, 600)
+    assert there.authority.asked["new-order"] == 2
+    assert len(there.authority.replaced) == 1
+
+
 async def test_a_lost_proof_is_told_while_the_certificate_lives(there):
     app, id = await there.proved()
     await there.pass_time(10)

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.domains.pebble import TRIES, Pebble
 from tests.domains.scene import KEY
@@ -19,9 +21,11 @@ from tests.domains.served import SHOP, add, published, read
 from tests.fakes.name_server import NameServer, name_server
 from tests.free_ports import free_port
 from tests.gateway.gateway_town import make_gateway_town
-from tests.gateway.routers.town import Town
+from tests.gateway.routers.town import Caller, Town, request, until
 from tests.needs import needs
 from tests.world import HandClock, World, make_world
+from windlass.control.records.acme_accounts import client_of
+from windlass.store import CertificateRow
 
 pytestmark = [needs("pebble"), pytest.mark.slow]
 
@@ -58,6 +62,15 @@ class Shop:
         self.id = document["id"]
         self.dns.set(SHOP, ("CNAME", document["validation_domain"]))
         self.world.clock.turn(60)
+
+    async def revoke(self, row: CertificateRow) -> None:
+        """The authority revokes a certificate, as after it was issued wrongly."""
+        ctx = self.world.installation.ctx
+        client = await client_of(ctx, ctx.authority)
+        url = f"https://127.0.0.1:{self.pebble.port}/revoke-cert"
+        (leaf, *_) = x509.load_pem_x509_certificates(row.chain.encode())
+        der = base64.urlsafe_b64encode(leaf.public_bytes(Encoding.DER)).rstrip(b"=").decode()
+        await client._post(url, {"certificate": der})
 
     async def live(self, before: str = "") -> Any:
         """Waits for a certificate other than that with the given fingerprint."""
@@ -101,6 +114,7 @@ async def shop(folder: Path, *, has_http: bool = True) -> AsyncIterator[Shop]:
             ) as world,
         ):
             world.installation.ctx.dns.zone_port = dns.port
+            world.engine.answers_at = (await town.instance()).port
             there = Shop(world, town, pebble, https, dns)
             await there.add()
             yield there
@@ -130,6 +144,63 @@ async def test_a_real_authority_issues_and_renews_what_a_real_gateway_serves(tmp
         renewed = await there.live(first.fingerprint)
         assert (await visit(there.https, root))["subjectAltName"] == (("DNS", SHOP),)
         assert (await town.router.certificates())[there.id] == renewed.fingerprint
+
+
+class Visitors:
+    """They load the page over HTTPS again and again, some with a connection that they keep."""
+
+    def __init__(self, port: int, root: str) -> None:
+        self._port, self._trust = port, ssl.create_default_context(cadata=root)
+        self._over = asyncio.Event()
+        self.pages = 0
+        self.serials: list[str] = []
+        """The certificates that they have got, in order."""
+
+    @contextlib.asynccontextmanager
+    async def coming(self) -> AsyncIterator[None]:
+        visits = [asyncio.create_task(self._visit(pages)) for pages in (1, 1, 20, 1000)]
+        try:
+            yield
+        finally:
+            self._over.set()
+            await asyncio.gather(*visits)
+
+    async def _visit(self, pages: int) -> None:
+        while not self._over.is_set():
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", self._port, ssl=self._trust, server_hostname=SHOP
+            )
+            caller = Caller(reader, writer)
+            self.serials.append(dict(writer.get_extra_info("peercert"))["serialNumber"])
+            for _ in range(pages):
+                said = await caller.ask(request(host=SHOP))
+                assert (said.status, said.body) == (200, b"one"), said
+                self.pages += 1
+                await asyncio.sleep(0.002)
+                if self._over.is_set():
+                    break
+            await caller.close()
+
+
+async def test_a_revoked_certificate_is_replaced_within_hours_and_no_request_fails_meanwhile(tmp_path):
+    async with shop(tmp_path) as there:
+        world = there.world
+        first = await there.live()
+        world.installation.routes.note([there.app])
+        await world.installation.routes.catch_up(10)
+        visitors = Visitors(there.https, await there.pebble.root())
+        async with visitors.coming():
+            world.clock.turn(7 * 3600)
+            await world.settle()
+            same = await world.installation.ctx.store.reads.certificates.get(there.id)
+            assert same
+            assert same.fingerprint == first.fingerprint, "the control"
+            await there.revoke(first)
+            world.clock.turn(7 * 3600)
+            await there.live(first.fingerprint)
+            before = visitors.pages
+            await until(lambda: visitors.pages >= before + 100)
+    assert len(set(visitors.serials)) == 2
 
 
 async def test_a_real_authority_takes_a_proof_over_tls_where_port_80_does_not_lead_here(tmp_path):

@@ -7,9 +7,13 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+import pytest
 from msgspec.structs import force_setattr
 
+from tests.marks import nightly
+from tests.needs import needs
 from tests.pushes.git_servers import TOKEN
+from tests.pushes.gitea import Gitea
 from tests.pushes.pull_requests import GiteaWithPulls
 from tests.pushes.pushing import Folder, web_folder
 from tests.repositories import serving
@@ -85,4 +89,10 @@ async def stand_in(folder: Path) -> AsyncIterator[PullServer]:
         yield StandIn(shop, git.port)
 
 
-SERVERS = [stand_in]
+@contextlib.asynccontextmanager
+async def real_gitea(folder: Path) -> AsyncIterator[PullServer]:
+    async with Gitea(folder).running() as server:
+        yield server
+
+
+SERVERS = [pytest.param(real_gitea, marks=needs("gitea")), *nightly(stand_in)]

@@ -15,6 +15,7 @@ from tests.pushes.git_servers import (
     REPOSITORIES,
     TOKEN,
     FakeBitbucket,
+    FakeGitea,
     FakeGitHub,
     FakeGitServer,
     SentRequest,
@@ -71,6 +72,12 @@ async def test_repositories_and_branches_are_listed_over_all_pages(make: type[Fa
         assert (first["default_branch"], first["is_private"]) == ("main", True)
         names = (await here.ask("repository/branch", name="acme/shop"))["results"]
         assert [one["name"] for one in names] == BRANCHES
+
+
+async def test_a_repository_without_commits_has_no_branches():
+    async with connected(FakeGitea) as here:
+        here.server.wrong = lambda request: answer(200) if "/branches" in request.url else None
+        assert (await here.ask("repository/branch", name="acme/shop"))["results"] == []
 
 
 @each

@@ -9,11 +9,13 @@ from ipaddress import ip_address
 
 import pytest
 
+from tests.certificates import authority, serves
 from tests.home_processes import processes_of
 from tests.needs import needs
 from tests.repositories import self_signed, serving
 from tests.sources.fetched import files
 from windlass.sources.git import GitError, GitSource, Limits
+from windlass.sources.git.trust import BUNDLE_NAME
 
 
 async def until(true, seconds=60.0):
@@ -197,3 +199,19 @@ async def test_a_server_with_an_untrusted_certificate_is_refused(git, tmp_path, 
         said = await refused(git, GitSource(f"https://localhost:{port}/shop.git", token="s3cret-token"))
     assert "certificate is not valid" in said
     assert requests == []
+
+
+async def test_the_authorities_of_the_operator_are_trusted_beside_those_of_the_system(
+    make_git, home, repository, into, tmp_path, monkeypatch
+):
+    repository.write(app="x").commit()
+    system, own = authority(tmp_path / "system"), authority(tmp_path / "own")
+    monkeypatch.setenv("SSL_CERT_FILE", str(system.file))
+    git = make_git(ca_file=str(own.file))
+    for by in (own, system):
+        with serving(repository.folder.parent, context=serves(by, "localhost")) as server:
+            url = f"https://localhost:{server.port}/{repository.folder.name}"
+            await git.fetch(GitSource(url), into)
+            with pytest.raises(GitError, match="outbound_ca_file"):
+                await make_git().fetch(GitSource(url), into)
+    (home / BUNDLE_NAME).unlink()

@@ -72,6 +72,7 @@ async def real_parts(settings: Settings, clock: Clock, installation: str, gatewa
             outbound_allow=settings.outbound_allow,
             home=folder / "git",
             closed=folder,
+            ca_file=settings.outbound_ca_file,
         )
     except ValueError as error:
         raise BadSetting(f"outbound_allow: {error}") from error

@@ -200,7 +200,8 @@ class CertificateOrder:
 
     async def _renewal(self, certificate: CertificateRow) -> int:
         """Returns when to renew a certificate: as the authority says (ARI), or else after two thirds of its
-        life. Whatever it says, not in the first day, and before the last tenth of its life."""
+        life. Whatever it says, before the last tenth of its life, and not in the first day, unless its window
+        has just passed, as authorities answer for a certificate that they have revoked."""
         if not _is_ordered(certificate):
             return certificate.renew
         if certificate.renew >= certificate.expires:  # no certificate was wanted for a time
@@ -223,7 +224,8 @@ class CertificateOrder:
             return certificate.renew
         chosen = start + secrets.randbelow(max(end - start, 1))
         latest = certificate.expires - (certificate.expires - certificate.since) // 10
-        chosen = min(max(chosen, certificate.since + DAY), latest)
+        wait = _MIN_RENEWAL_DELAY if certificate.since - DAY < end <= self._ctx.clock.now() else DAY
+        chosen = min(max(chosen, certificate.since + wait), latest)
         await self._ctx.store.write(lambda tx: tx.certificates.renew_at(self._id, chosen))
         return chosen
 

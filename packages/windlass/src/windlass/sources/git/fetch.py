@@ -43,6 +43,7 @@ from windlass.sources.git.source import (
     wanted_commit,
     wanted_ref,
 )
+from windlass.sources.git.trust import write_bundle
 
 
 class CopyPreparations:
@@ -108,16 +109,18 @@ class Git:
         closed: Path | None = None,
         limits: Limits | None = None,
         resolve: Resolve = addresses.resolve,
+        ca_file: str = "",
     ) -> None:
         """`home`: a folder that only this object uses, for known ssh host keys and kept copies. `closed`: a
         folder that must not contain fetched repositories, because it contains the kept copies of all
-        services."""
+        services. `ca_file`: authorities that are trusted beside those of the system; empty: none."""
         self._allow_local = allow_local
         self._reach = Reach(outbound_allow, loopback=allow_local)
         self._home = home.absolute()
         self._closed = None if closed is None else closed.resolve()
         self._limits = limits or Limits()
         self._resolve = resolve
+        self._ca_file = ca_file
         self._usable = False
         self._preparations = CopyPreparations(self._home, self._limits)
 
@@ -249,7 +252,11 @@ class Git:
             if token and remote_address.scheme in ("http", "https")
             else ""
         )
-        variables = environment(remote_address, pinned, self._home, header)
+        trust: list[tuple[str, str]] = []
+        if self._ca_file and remote_address.scheme == "https":
+            # Each time: the authorities of the system are renewed, and the folder may have been deleted.
+            trust = [("http.sslCAInfo", str(write_bundle(self._home, self._ca_file)))]
+        variables = environment(remote_address, pinned, self._home, header, trust)
         hidden = (token, token.partition(":")[2], header.rpartition(" ")[2]) if token else ()
         return Remote(remote_address.url, variables, self._home, self._limits, hidden, bool(header))
 

@@ -134,7 +134,8 @@ _ERROR_MEANINGS: Final[tuple[tuple[str, type[GitError], str], ...]] = (
     (
         r"SSL|certificate|TLS",
         GitError,
-        "Check the address, or ask the operator: at {url}, the server's certificate is not valid.",
+        "Check the address, or ask the operator to name the authority of its certificate with the setting "
+        "outbound_ca_file: at {url}, the server's certificate is not valid.",
     ),
     (
         r"dumb http transport|is this a git repository|invalid server response|protocol error|"

@@ -57,6 +57,8 @@ _NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9_.~{}-]+(/[A-Za-z0-9_.~{}-]+){1,20
 _MAX_NAME_LENGTH: Final = 400
 WHOLE_LENGTHS: Final = frozenset({40, 64})
 """The lengths of the whole id of a commit."""
+_NO_LIST: Final = b"null"
+"""What Gitea answers for the branches of a repository without commits."""
 _NEXT_PATTERN: Final = re.compile(r'<([^<>]*)>\s*;[^<>]*\brel="?next"?', re.IGNORECASE)
 
 
@@ -245,6 +247,8 @@ class GitServerClient:
             seen.add(url)
             answer = await self._get(url)
             try:
+                if answer.body.strip() == _NO_LIST:
+                    break
                 entries += parse_answer(answer.body)
                 url = self._next_page(answer)
             except (BadJson, msgspec.MsgspecError, ValueError) as error:
