@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from windlass.builders.builder import Order
-from windlass.docker.builds import DockerBuilder, engine_turn
+from windlass.docker.builds import engine_turn
+from windlass.docker.builds.builder import DockerBuilder
 from windlass.docker.client import Docker
 from windlass.docker.client.raw_connection import Frames
 from windlass.engines.workload import Artifact

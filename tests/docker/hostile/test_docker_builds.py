@@ -26,7 +26,8 @@ from tests.marks import nightly
 from tests.needs import needs_root
 from windlass.base.oom_score import INSTANCES_SCORE
 from windlass.builders.builder import BuildError
-from windlass.docker.builds import DockerBuilder, engine_turn, guard, step_scores
+from windlass.docker.builds import engine_turn, guard, step_scores
+from windlass.docker.builds.builder import DockerBuilder
 from windlass.docker.builds.engine_turn import EngineTurn
 from windlass.docker.builds.guard import SCOPE_ARGUMENT
 from windlass.docker.client import Docker

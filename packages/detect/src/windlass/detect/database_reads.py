@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from windlass.base.lazy import lazy_pattern
 from windlass.detect.database_names import part_of
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.own_secrets import is_own_secret
@@ -29,15 +30,15 @@ _SKIPPED_FOLDERS: Final = frozenset({
     "test", "tests", "spec", "__tests__", "e2e", "docs", "doc", "examples", "example", "node_modules",
     "vendor", "dist", "build", "target", "fixtures", "migrations", "scripts", "static", "public", "assets",
 })  # fmt: skip
-_TEST_FILE_PATTERN: Final = re.compile(
+_TEST_FILE_PATTERN: Final = lazy_pattern(
     r"(?:^|[._/])(?:test|spec|conftest|mock)s?(?:[._]|$)|_test\.", re.IGNORECASE
 )
-_USUAL_FILE_PATTERN: Final = re.compile(
+_USUAL_FILE_PATTERN: Final = lazy_pattern(
     r"db|data|conf|setting|mongo|conn|env|main|app|server|index|prisma", re.IGNORECASE
 )
 """Matches names of files that usually open the connection."""
 _NAME_PATTERN_TEXT: Final = r"([A-Za-z][A-Za-z0-9_]{1,60}+)"
-_VARIABLE_READ_PATTERN: Final = re.compile(
+_VARIABLE_READ_PATTERN: Final = lazy_pattern(
     rf"process\.env(?:\.|\[\s*+['\"`]){_NAME_PATTERN_TEXT}"
     rf"|\benv\.(?:str|url|db|get|int)\(\s*+['\"]{_NAME_PATTERN_TEXT}['\"]"
     r"|(?:environ(?:\.get)?[\[(]|\b(?:\w{0,16}[eE]nv\w{0,16}!?|GetString|var|config)\(|(?:[Cc]onfig\w{0,20}|env)\.(?:get|getOrThrow)(?:<\w{1,12}+>)?\("
@@ -45,35 +46,35 @@ _VARIABLE_READ_PATTERN: Final = re.compile(
     rf"|\b(?:env|envconfig|mapstructure)(?::|=)\"{_NAME_PATTERN_TEXT}"
 )
 """Matches code that reads a variable, also by a function of its own, such as `envOrDefault`."""
-_DESTRUCTURING_PATTERN: Final = re.compile(r"\{([^{}]{1,600})\}\s*+=\s*+process\.env\b")
-_WORD_PATTERN: Final = re.compile(r"[A-Za-z]\w{1,60}+")
-_PYDANTIC_FIELD_PATTERN: Final = re.compile(
+_DESTRUCTURING_PATTERN: Final = lazy_pattern(r"\{([^{}]{1,600})\}\s*+=\s*+process\.env\b")
+_WORD_PATTERN: Final = lazy_pattern(r"[A-Za-z]\w{1,60}+")
+_PYDANTIC_FIELD_PATTERN: Final = lazy_pattern(
     r"^[ \t]{1,8}([A-Za-z]\w{1,60}+)[ \t]*+:[ \t]*+(?:str|int|Secret\w{3}|\w*Dsn|\w*Url)\b", re.MULTILINE
 )
 """Matches a field of a class of settings, which is read from the variable of this name."""
-_EXAMPLE_LINE_PATTERN: Final = re.compile(
+_EXAMPLE_LINE_PATTERN: Final = lazy_pattern(
     r"^[ \t]*+(?:export[ \t]++)?([A-Za-z]\w{1,60}+)[ \t]*+=", re.MULTILINE
 )
-_IMPLICIT_READ_PATTERN: Final = re.compile(
+_IMPLICIT_READ_PATTERN: Final = lazy_pattern(
     r"\bdj_database_url\.config\(|\benv\.db\(\s*+\)|\benv\.db_url\(\s*+\)"
 )
 _RAILS_DATABASE_FILE: Final = "config/database.yml"
-_ADAPTER_PATTERN: Final = re.compile(r"\badapter: *+(?:postgresql|mysql2|trilogy)\b")
+_ADAPTER_PATTERN: Final = lazy_pattern(r"\badapter: *+(?:postgresql|mysql2|trilogy)\b")
 """Matches settings of Rails, which `DATABASE_URL` replaces."""
 _IMPLICIT_NAME: Final = "DATABASE_URL"
-_IN_MEMORY_PATTERN: Final = re.compile(r"sqlite", re.IGNORECASE)
+_IN_MEMORY_PATTERN: Final = lazy_pattern(r"sqlite", re.IGNORECASE)
 """Matches files whose program has another database if the variables are not set."""
-_LOCAL_URL_PATTERN: Final = re.compile(
+_LOCAL_URL_PATTERN: Final = lazy_pattern(
     r"(?:mongodb|postgres(?:ql)?|mysql)(?:\+\w{1,20})?://[^'\"\s`]{0,80}\b(?:localhost|127\.0\.0\.1)"
     r"|@tcp\((?:localhost|127\.0\.0\.1)|django\.db\.backends\.(?:postgresql|mysql)"
     r"[^{}]{0,300}['\"]HOST['\"][ \t]*+:[ \t]*+['\"](?:localhost|127\.0\.0\.1)"
 )
 """Matches the address of a database on the same machine."""
-_TEST_VARIABLE_PATTERN: Final = re.compile(r"(?:^|_)(?:TEST|TESTS|CI|SHADOW)(?:_|$)", re.IGNORECASE)
-_SSL_VARIABLE_PATTERN: Final = re.compile(
+_TEST_VARIABLE_PATTERN: Final = lazy_pattern(r"(?:^|_)(?:TEST|TESTS|CI|SHADOW)(?:_|$)", re.IGNORECASE)
+_SSL_VARIABLE_PATTERN: Final = lazy_pattern(
     r"(?:(?:DB|DATABASE|PG|POSTGRES(?:QL)?)_?)?SSL_?MODE|(?:DB|DATABASE|PG|POSTGRES(?:QL)?)_SSL"
 )
-_DIALECT_VARIABLE_PATTERN: Final = re.compile(r"(?:DB|DATABASE|SQL|TYPEORM)_(?:ENGINE|DIALECT|TYPE|DRIVER)")
+_DIALECT_VARIABLE_PATTERN: Final = lazy_pattern(r"(?:DB|DATABASE|SQL|TYPEORM)_(?:ENGINE|DIALECT|TYPE|DRIVER)")
 SSL: Final = "SSL"
 DIALECT: Final = "DIALECT"
 

@@ -3,12 +3,12 @@ files."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec import Struct
 
+from windlass.base.lazy import lazy_pattern
 from windlass.detect.known_files import KnownFiles, table, text_in
 
 Finder = Callable[[KnownFiles, dict[str, Any]], str]
@@ -16,13 +16,13 @@ Finder = Callable[[KnownFiles, dict[str, Any]], str]
 
 _DEFAULT_CACHE: Final = "node_modules/.cache"
 _CONFIG_SUFFIXES: Final = (".js", ".mjs", ".ts", ".cjs", ".mts")
-_EXPORTS_PATTERN: Final = re.compile(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"]export['\"]")
-_PRESET_PATTERN: Final = re.compile(r"\bpreset\b['\"]?[ \t]*+:[ \t]*+['\"]([\w-]{1,60}+)['\"]")
-_SERVER_OUTPUT_PATTERN: Final = re.compile(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"](?:server|hybrid)['\"]")
-_GENERATES_PATTERN: Final = re.compile(r"\bnu(?:xt|xi)\s+(?:generate|build\s+--prerender)\b")
+_EXPORTS_PATTERN: Final = lazy_pattern(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"]export['\"]")
+_PRESET_PATTERN: Final = lazy_pattern(r"\bpreset\b['\"]?[ \t]*+:[ \t]*+['\"]([\w-]{1,60}+)['\"]")
+_SERVER_OUTPUT_PATTERN: Final = lazy_pattern(r"\boutput\b['\"]?[ \t]*+:[ \t]*+['\"](?:server|hybrid)['\"]")
+_GENERATES_PATTERN: Final = lazy_pattern(r"\bnu(?:xt|xi)\s+(?:generate|build\s+--prerender)\b")
 _STATIC_PRESETS: Final = frozenset(["static", "github-pages", "gitlab-pages"])
 """Presets of Nitro whose output is only files."""
-_OUT_DIR_PATTERN: Final = re.compile(r"\boutDir\b['\"]?[ \t]*+:[ \t]*+['\"]([\w./-]{1,200}+)['\"]")
+_OUT_DIR_PATTERN: Final = lazy_pattern(r"\boutDir\b['\"]?[ \t]*+:[ \t]*+['\"]([\w./-]{1,200}+)['\"]")
 
 
 def _find_nothing(files: KnownFiles, package: dict[str, Any]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from windlass.base.lazy import lazy_pattern
+
 LOCK_FILES: Final = (
     ("pnpm-lock.yaml", "pnpm"),
     ("yarn.lock", "yarn"),
@@ -18,9 +20,9 @@ MAX_LOCK_BYTES: Final = 4096
 """Maximum bytes of a lock file that are read. The format version is at the beginning, and the rest may be
 large."""
 NEWEST_PNPM: Final = "10"
-_PNPM_LOCK_PATTERN: Final = re.compile(r"^lockfileVersion:[ \t]*+['\"]?(\d++)", re.MULTILINE)
+_PNPM_LOCK_PATTERN: Final = lazy_pattern(r"^lockfileVersion:[ \t]*+['\"]?(\d++)", re.MULTILINE)
 _PNPM_BY_FORM: Final = {"5": "7", "6": "8", "9": NEWEST_PNPM}
-_BERRY_LOCK_PATTERN: Final = re.compile(r"^__metadata:\s*+version:[ \t]*+['\"]?(\d++)", re.MULTILINE)
+_BERRY_LOCK_PATTERN: Final = lazy_pattern(r"^__metadata:\s*+version:[ \t]*+['\"]?(\d++)", re.MULTILINE)
 """Matches lock files of Yarn 2 and later."""
 
 

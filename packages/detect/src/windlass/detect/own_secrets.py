@@ -3,10 +3,11 @@ random text will do."""
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-_OWN_SECRET_PATTERN: Final = re.compile(
+from windlass.base.lazy import lazy_pattern
+
+_OWN_SECRET_PATTERN: Final = lazy_pattern(
     r"(?:(?:APP|DJANGO|FLASK|EXPRESS|NEXT_?AUTH|AUTH|BETTER_AUTH|JWT|SESSION|COOKIE|CSRF|ACCESS|REFRESH|TOKEN)_)"
     r"{0,3}SECRET(?:_KEY(?:_BASE)?|_TOKEN)?|JWT_?KEY|(?:JWT|TOKEN)\w{0,30}SECRET(?:_KEY)?|(?:ACCESS|REFRESH)_?TOKEN_?SECRET|SESSION_KEY"
 )

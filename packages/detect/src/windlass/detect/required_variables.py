@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from windlass.base.lazy import lazy_pattern
+
 _NAME: Final = r"([A-Z][A-Z0-9_]{1,60}+)"
-_READ: Final = re.compile(
+_READ: Final = lazy_pattern(
     rf"\benviron\[\s*+['\"]{_NAME}['\"]\s*+\](?!\s*+=[^=])"
     rf"|\bENV\.fetch\(\s*+['\"]{_NAME}['\"]\s*+\)(?!\s*+(?:\{{|do\b))"
     rf"|\bfetch_env!\(\s*+\"{_NAME}\"\s*+\)"
@@ -16,25 +18,27 @@ _READ: Final = re.compile(
     rf"|\benv::var\(\s*+\"{_NAME}\"\s*+\)\s*+\.(?:expect|unwrap)\("
 )
 """Matches code of Python, Ruby, Elixir, Node, Go and Rust that fails if the variable is not set."""
-_OF_DECOUPLE: Final = re.compile(
+_OF_DECOUPLE: Final = lazy_pattern(
     rf"\bconfig\(\s*+['\"]{_NAME}['\"]\s*+(?:,\s*+cast\s*+=\s*+\w{{1,30}}+\s*+)?\)"
 )
-_OF_ENVIRON: Final = re.compile(rf"\benv(?:\.(?:str|int|bool|url|list|float))?\(\s*+['\"]{_NAME}['\"]\s*+\)")
-_SETTINGS: Final = re.compile(r"^class \w{1,60}+\([^)\n]{0,200}BaseSettings[^)\n]{0,200}\):", re.MULTILINE)
-_FIELD: Final = re.compile(
+_OF_ENVIRON: Final = lazy_pattern(
+    rf"\benv(?:\.(?:str|int|bool|url|list|float))?\(\s*+['\"]{_NAME}['\"]\s*+\)"
+)
+_SETTINGS: Final = lazy_pattern(r"^class \w{1,60}+\([^)\n]{0,200}BaseSettings[^)\n]{0,200}\):", re.MULTILINE)
+_FIELD: Final = lazy_pattern(
     r"^[ \t]{1,8}([A-Za-z]\w{1,60}+)[ \t]*+:[ \t]*+([^=\n#]{1,80}+)(?:#[^\n]*+)?$", re.MULTILINE
 )
-_END_OF_CLASS: Final = re.compile(r"^\S", re.MULTILINE)
-_MAY_BE_NONE: Final = re.compile(r"\bOptional\b|\bNone\b|\bClassVar\b")
-_OF_ZOD: Final = re.compile(
+_END_OF_CLASS: Final = lazy_pattern(r"^\S", re.MULTILINE)
+_MAY_BE_NONE: Final = lazy_pattern(r"\bOptional\b|\bNone\b|\bClassVar\b")
+_OF_ZOD: Final = lazy_pattern(
     rf"^[ \t]*+{_NAME}:[ \t]*+z\s*+\.(?:string|url|email|coerce)\b([^\n]*+(?:\n[ \t]*+\.[^\n]*+){{0,6}}+)",
     re.MULTILINE,
 )
-_HAS_DEFAULT: Final = re.compile(r"\.(?:optional|default|nullish|catch)\(|\.enum\(")
-_OF_ENVALID: Final = re.compile(
+_HAS_DEFAULT: Final = lazy_pattern(r"\.(?:optional|default|nullish|catch)\(|\.enum\(")
+_OF_ENVALID: Final = lazy_pattern(
     rf"^[ \t]*+{_NAME}:[ \t]*+(?:str|url|num|port|email|host|bool)\(\s*+\)", re.MULTILINE
 )
-_ASKED_BEFORE: Final = re.compile(
+_ASKED_BEFORE: Final = lazy_pattern(
     rf"['\"]{_NAME}['\"]\s++(?:not\s++)?in\s++(?:os\.)?environ\b"
     rf"|\b(?:environ\.(?:get|setdefault)|getenv|ENV\.key\?|has_key\?)\(\s*+['\"]{_NAME}['\"]"
     rf"|try:[ \t]*+\n[^\n]{{0,200}}?environ\[['\"]{_NAME}['\"]\]"

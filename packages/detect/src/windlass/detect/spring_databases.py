@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from windlass.base.lazy import lazy_pattern
 from windlass.detect.database_names import MAIN_DATABASE, kind_of_type, prefix_of
 from windlass.detect.known_files import KnownFiles
 from windlass.detect.own_secrets import is_own_secret
@@ -12,14 +13,14 @@ from windlass.detect.recipe import DatabaseVariable, NeededDatabase
 
 _RESOURCES_FOLDER: Final = "src/main/resources"
 _SETTINGS_SUFFIXES: Final = ("properties", "yml", "yaml")
-_ACTIVE_PATTERN: Final = re.compile(
+_ACTIVE_PATTERN: Final = lazy_pattern(
     r"^spring\.profiles\.active[ \t]*+=[ \t]*+(\w{1,40}+)|^ {2,8}active:[ \t]*+(\w{1,40}+)", re.MULTILINE
 )
-_LINE_PATTERN: Final = re.compile(
+_LINE_PATTERN: Final = lazy_pattern(
     r"^(?P<indent> *+)(?P<key>[\w.-]{1,80}+)[ \t]*+[:=][ \t]*+(?P<value>[^\n#]*+)", re.MULTILINE
 )
-_VARIABLE_PATTERN: Final = re.compile(r"\$\{([A-Z][A-Z0-9_]{1,60}+)[:}]")
-_JDBC_PATTERN: Final = re.compile(r"jdbc:(postgresql|mysql|mariadb):")
+_VARIABLE_PATTERN: Final = lazy_pattern(r"\$\{([A-Z][A-Z0-9_]{1,60}+)[:}]")
+_JDBC_PATTERN: Final = lazy_pattern(r"jdbc:(postgresql|mysql|mariadb):")
 _DRIVER_PATTERNS: Final = {
     "POSTGRESQL": re.compile(r"org\.postgresql"),
     "MYSQL": re.compile(r"mysql-connector|mariadb-java-client"),

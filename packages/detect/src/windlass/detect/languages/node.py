@@ -3,9 +3,9 @@ generates."""
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
+from windlass.base.lazy import lazy_pattern
 from windlass.detect.known_files import KnownFiles, table, text_in
 from windlass.detect.language import Language
 from windlass.detect.node_client import client_build
@@ -26,8 +26,8 @@ _INSTALL_COMMANDS: Final = {
     "npm": "npm ci",
 }
 """The command by which each package manager installs the packages of its lock file."""
-_MANAGER_PATTERN: Final = re.compile(r"(npm|yarn|pnpm|bun)@(\d++)")
-_FOR_DEVELOPMENT_PATTERN: Final = re.compile(
+_MANAGER_PATTERN: Final = lazy_pattern(r"(npm|yarn|pnpm|bun)@(\d++)")
+_FOR_DEVELOPMENT_PATTERN: Final = lazy_pattern(
     r"\b(react-scripts start|vite(?! build| preview)|astro (dev|preview)|ng serve|vue-cli-service serve"
     r"|gatsby develop|docusaurus start|parcel|webpack(-dev-server| serve)|eleventy --serve|next dev|nuxt dev"
     r"|nest start|nodemon|tsx watch|ts-node-dev|svelte-kit dev|remix dev|nx serve|react-router dev)\b"

@@ -1,5 +1,1 @@
 """Images built from a Dockerfile by a Docker engine."""
-
-from windlass.docker.builds.builder import DockerBuilder
-
-__all__ = ["DockerBuilder"]

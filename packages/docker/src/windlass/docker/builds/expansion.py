@@ -9,12 +9,12 @@ with the longest value of all variables.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
 
+from windlass.base.lazy import lazy_pattern
 from windlass.builders.dockerfile import Dockerfile
 from windlass.builders.instructions import (
     DockerfileError,
@@ -35,16 +35,16 @@ instructions: each step stores a copy of them."""
 _NOT_EXPANDED: Final = frozenset({"CMD", "ENTRYPOINT", "HEALTHCHECK", "MAINTAINER", "RUN", "SHELL"})
 _NOT_REPEATED: Final = frozenset({"ADD", "ARG", "COPY", "ENV", "FROM", "RUN"})
 """Instructions that add no image settings except variables."""
-_VARIABLE_PATTERN: Final = re.compile(
+_VARIABLE_PATTERN: Final = lazy_pattern(
     r"\$\{?(?:(?P<name>[A-Za-z_][A-Za-z0-9_]*+)(?![^\x00-\x7f])|(?P<uncertain>[A-Za-z_0-9@*#?$!-]|[^\x00-\x7f]))"
 )
 _BRACE: Final = "${"
-_SIGN_AFTER_NAME_PATTERN: Final = re.compile(r"[}:+?#%/-]")
-_DEFAULT_VALUE_PATTERN: Final = re.compile(r"(\$\{[A-Za-z_][A-Za-z0-9_]*):?[-+?]")
-_PORT_SEPARATORS_PATTERN: Final = re.compile(r"[\s-]")
+_SIGN_AFTER_NAME_PATTERN: Final = lazy_pattern(r"[}:+?#%/-]")
+_DEFAULT_VALUE_PATTERN: Final = lazy_pattern(r"(\$\{[A-Za-z_][A-Za-z0-9_]*):?[-+?]")
+_PORT_SEPARATORS_PATTERN: Final = lazy_pattern(r"[\s-]")
 """Characters with which a value can list several ports: `80 81`, `80-90`."""
-_PORTS_PATTERN: Final = re.compile(r"(?P<first>[0-9]{1,5})-(?P<last>[0-9]{1,5})(?:/[A-Za-z]+)?")
-_SPECIAL_CHARACTER_PATTERN: Final = re.compile(r"[$'\"\\`]")
+_PORTS_PATTERN: Final = lazy_pattern(r"(?P<first>[0-9]{1,5})-(?P<last>[0-9]{1,5})(?:/[A-Za-z]+)?")
+_SPECIAL_CHARACTER_PATTERN: Final = lazy_pattern(r"[$'\"\\`]")
 
 
 class FromImages(Struct, frozen=True):

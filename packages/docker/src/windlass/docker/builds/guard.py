@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from windlass.base.lazy import lazy_pattern
 from windlass.builders import dockerfile, instructions
 from windlass.builders.builder import BuildError
 from windlass.builders.dockerfile import Dockerfile, Stage
@@ -31,9 +32,9 @@ SCOPE_ARGUMENT: Final = "WINDLASS_BUILD_SCOPE"
 """Name of an ARG in every stage. Its value becomes part of the cache keys of BuildKit and the classic
 builder."""
 
-_IMAGE_PATTERN: Final = re.compile(r"[A-Za-z0-9](?!.*://)(?!.*\.\.)(?!.*/\./)[A-Za-z0-9._/:@-]*")
+_IMAGE_PATTERN: Final = lazy_pattern(r"[A-Za-z0-9](?!.*://)(?!.*\.\.)(?!.*/\./)[A-Za-z0-9._/:@-]*")
 """Names of images. With a part `..` or `.`, a name would lead to other parts of the engine's API."""
-_REMOTE_SOURCE_PATTERN: Final = re.compile(
+_REMOTE_SOURCE_PATTERN: Final = lazy_pattern(
     r"[A-Za-z][A-Za-z0-9+.-]*://|[^/\s][^/\s@]*+@[^/\s][^/\s:]*+:|github\.com/", re.IGNORECASE
 )
 _ALLOWED_FLAGS: Final = {
@@ -55,9 +56,9 @@ _SAME_FLAGS: Final[Mapping[str, frozenset[str]]] = {
 files that later steps write into a volume."""
 _SPECIAL_ARGUMENTS: Final = ("SOURCE_DATE_EPOCH",)
 """Build arguments that change BuildKit's behaviour, besides the platform arguments."""
-_PLAIN_TEXT_PATTERN: Final = re.compile(r"[^\s'\"\\`]*")
-_PLAIN_SOURCE_PATTERN: Final = re.compile(r"[^$'\"\\`]*")
-_WILD_CARD_PATTERN: Final = re.compile(r"[*?\[]")
+_PLAIN_TEXT_PATTERN: Final = lazy_pattern(r"[^\s'\"\\`]*")
+_PLAIN_SOURCE_PATTERN: Final = lazy_pattern(r"[^$'\"\\`]*")
+_WILD_CARD_PATTERN: Final = lazy_pattern(r"[*?\[]")
 _ROOT_USERS: Final = ("root", "0")
 _ALLOWED_NETWORKS: Final = ("default", "none")
 _NOT_AS_TRIGGER: Final = ("ADD", "LABEL", "RUN")
@@ -75,9 +76,9 @@ _NOT_SHARED: Final = ("locked", "private")
 _MOUNT_HINTS: Final = {
     "secret": " (builds get no secrets: use a build argument, or fetch it when the service runs)"
 }
-_HEREDOC_PATTERN: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_HEREDOC_PATTERN: Final = lazy_pattern(r"[A-Za-z0-9_.-]+")
 # Heredoc lines that an engine with another heredoc parser could execute as instructions.
-_LIKE_AN_INSTRUCTION_PATTERN: Final = re.compile(
+_LIKE_AN_INSTRUCTION_PATTERN: Final = lazy_pattern(
     r"\s*(?:ONBUILD\s+)*(?:ADD\s.*(?:://|[@$\\])|(?:ADD|COPY|RUN|FROM)\s+--|FROM\s.*(?:windlass|\$))",
     re.IGNORECASE,
 )

@@ -4,11 +4,11 @@ Dockerfile."""
 from __future__ import annotations
 
 import base64
-import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from windlass.base.lazy import lazy_pattern
 from windlass.builders.error_lines import error_line
 from windlass.builders.remedies import build_remedy
 from windlass.docker.builds import trace
@@ -36,12 +36,12 @@ MAX_SHOWN_STEP_LENGTH: Final = 200
 MASK: Final = "••••"
 _HIDDEN_STEPS: Final = ("[internal]", "copy /context")
 # The colour codes with which the classic builder marks stderr.
-_COLOUR_PATTERN = re.compile(rb"\x1b\[(?:91|0)m")
+_COLOUR_PATTERN = lazy_pattern(rb"\x1b\[(?:91|0)m")
 _ITS_OWN: Final = ("Removing intermediate container", " ---> ", "Step ")
-_STEP_PATTERN = re.compile(r"Step \d+/\d+ : ")
-_LAYER_PATTERN = re.compile(r" ---> ([0-9a-f]{12,64})\Z")
-_MOUNTS_PATTERN = re.compile(r"(?<!\S)--mount=\S++ +")
-_EXIT_CODE_PATTERN = re.compile(r"(?:non-zero code|exit code): (\d+)")
+_STEP_PATTERN = lazy_pattern(r"Step \d+/\d+ : ")
+_LAYER_PATTERN = lazy_pattern(r" ---> ([0-9a-f]{12,64})\Z")
+_MOUNTS_PATTERN = lazy_pattern(r"(?<!\S)--mount=\S++ +")
+_EXIT_CODE_PATTERN = lazy_pattern(r"(?:non-zero code|exit code): (\d+)")
 
 MAX_PART_LENGTH: Final = 2048
 """Maximum length of the output that is taken at once, in characters. It may have a line for each of them."""

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from windlass.base.errors import Invalid
+from windlass.base.lazy import lazy_pattern
 from windlass.core.declare.fields import EXPECTED_FORMS
 from windlass.core.declare.spec import fields_of
 from windlass.core.declare.structs import extra_of, struct_of
@@ -52,15 +53,18 @@ _MAX_QUOTED_LENGTH: Final = 500
 a longer one is left out before it is searched and compared with names."""
 _REQUIRED_PROBLEM: Final = "is required"
 _MESSAGE_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"^Object missing required field `(.+)`$"), _REQUIRED_PROBLEM),
-    (re.compile(r"^Object contains unknown field `(.+)`$"), "is not a field here"),
-    (re.compile(r"^Expected `(.+)`, got `(.+)`$"), "must be {0}, not {1}"),
-    (re.compile(r"^Expected `str` of length >= 1$"), "must not be empty"),
-    (re.compile(r"^Expected `(\w+)` of length ([<>]=) (\d+)$"), "must have a length of {1} {2}"),
-    (re.compile(r"^Expected `(\w+)` ([<>]=?) (-?\d+)$"), "must be {1} {2}"),
-    (re.compile(r"^Expected `str` matching regex (.+)$"), "does not have the right form; it must match {0}"),
-    (re.compile(r"^Invalid enum value (.+)$"), "cannot be {0}"),
-    (re.compile(r"^(.+)$"), "{0}"),
+    (lazy_pattern(r"^Object missing required field `(.+)`$"), _REQUIRED_PROBLEM),
+    (lazy_pattern(r"^Object contains unknown field `(.+)`$"), "is not a field here"),
+    (lazy_pattern(r"^Expected `(.+)`, got `(.+)`$"), "must be {0}, not {1}"),
+    (lazy_pattern(r"^Expected `str` of length >= 1$"), "must not be empty"),
+    (lazy_pattern(r"^Expected `(\w+)` of length ([<>]=) (\d+)$"), "must have a length of {1} {2}"),
+    (lazy_pattern(r"^Expected `(\w+)` ([<>]=?) (-?\d+)$"), "must be {1} {2}"),
+    (
+        lazy_pattern(r"^Expected `str` matching regex (.+)$"),
+        "does not have the right form; it must match {0}",
+    ),
+    (lazy_pattern(r"^Invalid enum value (.+)$"), "cannot be {0}"),
+    (lazy_pattern(r"^(.+)$"), "{0}"),
 )
 _TYPE_NAMES: Mapping[str, str] = {
     "int": "an integer", "str": "a string", "bool": "true or false", "array": "a list", "object": "an object",

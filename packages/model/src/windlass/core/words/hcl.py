@@ -13,15 +13,17 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
+from windlass.base.lazy import lazy_pattern
+
 _INDENT: Final = "  "
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # A `$` or `%` before a brace begins a template, and `$${` stands for `${`. A longer run of these characters
 # is ambiguous, so that each of them is written by its number.
-_TO_ESCAPE_PATTERN: Final = re.compile(
+_TO_ESCAPE_PATTERN: Final = lazy_pattern(
     r'[\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|\$+(?=\{)|%+(?=\{)|[$%]+\Z'
 )
-_IDENTIFIER_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NOT_IN_NAMES_PATTERN: Final = re.compile(r"[^a-z0-9]+")
+_IDENTIFIER_PATTERN: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOT_IN_NAMES_PATTERN: Final = lazy_pattern(r"[^a-z0-9]+")
 MAX_IDENTIFIER_LENGTH: Final = 60
 """Maximum length of an identifier before a number is appended that makes it unique."""
 _MAX_COMMENT_LENGTH: Final = 200

@@ -6,20 +6,20 @@ A text from outside is written in double quotes unless it is a plain word, and c
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from windlass.base.lazy import lazy_pattern
 from windlass.core.words.hcl import comment
 
 __all__ = ["comment", "documents"]
 
 _INDENT: Final = "  "
 # Words that every version of YAML reads as texts: no numbers, booleans, nulls or times.
-_PLAIN_PATTERN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*(:[A-Za-z0-9_./-]+)?")
+_PLAIN_PATTERN: Final = lazy_pattern(r"[A-Za-z][A-Za-z0-9_./-]*(:[A-Za-z0-9_./-]+)?")
 _OTHER_SCALARS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"})
 # JSON escapes control characters; YAML takes some others only by their numbers.
-_UNPRINTABLE_PATTERN: Final = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_UNPRINTABLE_PATTERN: Final = lazy_pattern("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 def documents(values: Iterable[Mapping[str, object]]) -> str:

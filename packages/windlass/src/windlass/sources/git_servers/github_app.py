@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
 import time
 from collections import OrderedDict
 from hashlib import sha256
@@ -19,6 +18,7 @@ from msgspec import Struct
 
 from windlass.base.foreign_json import BadJson, read_json
 from windlass.base.http_out import AddressRefused, HttpTransport, NoAnswer
+from windlass.base.lazy import lazy_pattern
 from windlass.sources.git_servers.failures import GitServerFailure, GitServerProblem, explain_refusal
 
 _TOKEN_LIFETIME_SECONDS: Final = 50 * 60.0
@@ -32,7 +32,7 @@ _MAX_KEPT: Final = 1000
 _MAX_ANSWER_BYTES: Final = 1024 * 1024
 _TIMEOUT: Final = 10.0
 _MIN_KEY_BITS, _MAX_KEY_BITS = 2048, 4096
-_TOKEN_PATTERN: Final = re.compile(r"[!-~]{1,2048}")
+_TOKEN_PATTERN: Final = lazy_pattern(r"[!-~]{1,2048}")
 
 
 class AppInstallation(Struct, frozen=True):

@@ -6,7 +6,6 @@ A payload is only a hint. A branch that cannot be read is empty, and stands for 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple
@@ -14,6 +13,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct, field
 
 from windlass.base.foreign_json import BadJson, payload_of_form, read_json
+from windlass.base.lazy import lazy_pattern
 from windlass.core.words.comment_commands import COMMAND_PREFIX
 
 GITHUB, GITLAB, GITEA, BITBUCKET = "GITHUB", "GITLAB", "GITEA", "BITBUCKET"
@@ -42,16 +42,16 @@ _PULL_PREFIX: Final = "pullrequest:"
 _COMMENTS: Final = {"issue_comment", "pull_request_comment", "Note Hook"}
 _COMMENT_ACTIONS: Final = {"created", "create"}
 _PINGS: Final = {"ping", "diagnostics:ping"}
-_WORD_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 :_.{}-]{0,99}\Z")
-_COMMIT_PATTERN: Final = re.compile(r"[0-9a-f]{7,64}\Z")
-_NOTHING_PATTERN: Final = re.compile(r"0{40,64}\Z")
+_WORD_PATTERN: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9 :_.{}-]{0,99}\Z")
+_COMMIT_PATTERN: Final = lazy_pattern(r"[0-9a-f]{7,64}\Z")
+_NOTHING_PATTERN: Final = lazy_pattern(r"0{40,64}\Z")
 _HEADS: Final = "refs/heads/"
 _MAX_BRANCH_LENGTH: Final = 255
-_REF_PATTERN: Final = re.compile(rb'"ref"\s*:\s*"(refs/(?:heads|tags)/[^"\\]{1,255})"')
-_AFTER_PATTERN: Final = re.compile(rb'"after"\s*:\s*"([0-9a-f]{40,64})"')
+_REF_PATTERN: Final = lazy_pattern(rb'"ref"\s*:\s*"(refs/(?:heads|tags)/[^"\\]{1,255})"')
+_AFTER_PATTERN: Final = lazy_pattern(rb'"after"\s*:\s*"([0-9a-f]{40,64})"')
 
 
-_NOTE_PATTERN: Final = re.compile(r"#([0-9]{1,10}), comment ([0-9]{1,19})\Z")
+_NOTE_PATTERN: Final = lazy_pattern(r"#([0-9]{1,10}), comment ([0-9]{1,19})\Z")
 
 
 class EventKind(Enum):
