@@ -24,7 +24,7 @@ FLASK = {"requirements.txt": "flask\n", "app.py": "from flask import Flask\napp 
 def chosen(tmp_path):
     """Returns the Dockerfile that is chosen for these files and settings."""
 
-    def choose(files, root=".", **settings):
+    def choose(files, root=".", variables=frozenset(), **settings):
         for name, text in files.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text(text)
@@ -37,6 +37,7 @@ def chosen(tmp_path):
             commit="c" * 40,
             source=tmp_path,
             root=root,
+            variables=variables,
             settings=BuildSettings(**settings),
         )
         return choose_dockerfile(order, caches=True)
@@ -69,6 +70,14 @@ DJANGO = {
 
 def test_the_build_log_warns_about_allowed_hosts_of_django(chosen):
     assert [line for line in chosen(DJANGO).lines if "ALLOWED_HOSTS of the settings" in line]
+
+
+@pytest.mark.parametrize("variables", [frozenset[str](), frozenset({"HOSTS"})])
+def test_the_build_log_asks_for_variables_that_are_not_set(chosen, variables):
+    files = DJANGO | {"shop/settings.py": "ALLOWED_HOSTS = os.environ['HOSTS'].split()\n"}
+    lines = chosen(files, variables=variables).lines
+    asked = [line for line in lines if line.startswith("Set the variable HOSTS")]
+    assert len(asked) == (0 if variables else 1)
 
 
 def test_the_build_log_asks_for_no_start_command_if_a_setting_has_one(chosen):

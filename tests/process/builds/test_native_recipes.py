@@ -262,5 +262,9 @@ async def test_the_build_log_says_what_django_needs_to_answer_at_its_public_host
     with_wheels(site, "django", "gunicorn", module="shop.wsgi")
     manage = 'import os\nos.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")\n'
     files = {"requirements.txt": "django\ngunicorn\n", "manage.py": manage, "shop/wsgi.py": ""}
-    await site.build({**files, **more, "shop/settings.py": "ALLOWED_HOSTS = os.environ['HOSTS'].split()\n"})
-    assert "Set the variable HOSTS to the public host of the application, or to *" in site.log()
+    files |= {**more, "shop/settings.py": "ALLOWED_HOSTS = os.environ['HOSTS'].split()\n"}
+    await site.build(files)
+    advice = "Set the variable HOSTS to the public host of the application, or to *"
+    assert advice in site.log()
+    await site.build({**files, "a.txt": "another build"}, variables=frozenset({"HOSTS"}))
+    assert advice not in site.log(), "the variable is set"

@@ -90,6 +90,8 @@ class Order(Struct, frozen=True, kw_only=True):
     stage: str | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
     """Build arguments: the service's variables without secrets."""
+    variables: frozenset[str] = frozenset()
+    """Names of all variables of the service, secrets included."""
     settings: BuildSettings = BuildSettings()
     cache_secret: str = ""
     """Secret of the service. A builder with a cache for all services uses it to separate their cached

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -41,6 +41,7 @@ _CHECKED_PORT_PATTERN: Final = re.compile(
     r"\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0):([1-9]\d{1,3}|[1-5]\d{4})\b", re.ASCII
 )
 """Matches the port in the address that a HEALTHCHECK asks."""
+_ASKED_VARIABLE_PATTERN: Final = re.compile(r"Set the variable (\w+) to ")
 _NO_ADDRESS_REMARK: Final = (
     "It gets no public address, because no file shows that it serves HTTP. If it does, "
 )
@@ -207,6 +208,14 @@ def _with_remarks(recipe: Recipe, settings: BuildSettings) -> Recipe:
     )
     recipe.remarks.append(f"{_NO_ADDRESS_REMARK}{way}")
     return recipe
+
+
+def open_problems(problems: Iterable[str], variables: Container[str]) -> Iterator[str]:
+    """Yields the problems without those that ask for variables which are set."""
+    for problem in problems:
+        asked = _ASKED_VARIABLE_PATTERN.match(problem)
+        if asked is None or asked[1] not in variables:
+            yield problem
 
 
 def required_remark(names: Sequence[str]) -> str:

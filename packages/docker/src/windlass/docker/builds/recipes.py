@@ -21,7 +21,7 @@ from windlass.base.file_names import read_beginning
 from windlass.builders.builder import FILES_BUILDER, BuildError, BuildSettings, Order
 from windlass.builders.folder_recipe import tree_of
 from windlass.builders.node_packages import Package, builds_of, package, workspace_of
-from windlass.builders.plan import DockerfileChoice, plan_of
+from windlass.builders.plan import DockerfileChoice, open_problems, plan_of
 from windlass.detect import Recipe, Tree, advice_for, detect, language_named
 from windlass.detect.dockerfile import DockerfileOptions, argv, dockerfile, is_static
 from windlass.detect.dockerfile.instructions import is_plain_path
@@ -106,7 +106,9 @@ def _dockerfile_of_recipe(order: Order, folder: Path, caches: bool) -> ChosenDoc
         ignore=dockerignore.Ignore((*dockerignore.read(NOT_SENT).patterns, *theirs.patterns)),
         outside=True,
     )
-    return ChosenDockerfile(files, None, _notes_of_recipe(recipe), tuple(_build_log_lines(recipe, text)))
+    return ChosenDockerfile(
+        files, None, _notes_of_recipe(recipe), tuple(_build_log_lines(order, recipe, text))
+    )
 
 
 def _workspace_of(recipe: Recipe, order: Order, folder: Path) -> Package | None:
@@ -180,8 +182,9 @@ def _detected_values(recipe: Recipe, *names: str) -> Iterator[str]:
             yield f"Detected {name.replace('_', ' ')}: {value} ({reason.rstrip('.')})."
 
 
-def _build_log_lines(recipe: Recipe, text: str) -> Iterator[str]:
+def _build_log_lines(order: Order, recipe: Recipe, text: str) -> Iterator[str]:
     yield from _detected_values(recipe)
-    yield from (problem for problem in recipe.problems if problem != advice_for(recipe))
+    problems = (problem for problem in recipe.problems if problem != advice_for(recipe))
+    yield from open_problems(problems, order.variables)
     yield "The image is built by this Dockerfile:"
     yield from (f"  {line}" for line in text.splitlines())

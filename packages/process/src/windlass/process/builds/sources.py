@@ -17,7 +17,7 @@ from windlass.builders.dockerfile_hints import Hints, is_below, read_hints, text
 from windlass.builders.folder_recipe import recipe_of, tree_of
 from windlass.builders.instructions import DockerfileError
 from windlass.builders.node_packages import Commands, Package, builds_of, workspace_of
-from windlass.builders.plan import DockerfileChoice, plan_of
+from windlass.builders.plan import DockerfileChoice, open_problems, plan_of
 from windlass.builders.small_files import read_small_text
 from windlass.detect import Tree, node_version
 from windlass.process.builds import container_only, detected, image_files, python, start, tree
@@ -83,7 +83,7 @@ def read(order: Order) -> Sources:
             remarks.append("There is a Procfile: it defines what runs, and the Dockerfile is not read.")
     sources.remarks = [
         *remarks,
-        *sources.remarks,
+        *open_problems(sources.remarks, order.variables),
         *sources.start.remarks,
         sources.start.line,
     ]

@@ -169,6 +169,7 @@ async def _build_commit(ctx: Context, build_input: BuildInput, commit: str, fold
         dockerfile=dockerfile,
         stage=spec.docker_target_build_stage or None,
         arguments=used,
+        variables=frozenset(build_input.inputs.variables),
         settings=settings,
         cache_secret=cache_secret_of(ctx, service.id),
         paused=build_input.paused,
