@@ -73,7 +73,7 @@ export function render(state, place) {
     !isLasting && state.document.listsBelow(path).filter((list) => isShownHere(state.document, path, list)).map((list) => records(state, place, list)),
     state.document.readingsOf(path).filter((operation) => !isShown(familyOf(operation))).map((operation) => reading(state, place, operation)),
     state.content.metrics?.error && h("p", { class: "message muted" }, state.content.metrics.error.message),
-    state.content.metrics?.data?.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts(state.content.metrics, { small: true, path, lasts: isLasting }),
+    state.content.metrics?.data?.times?.length > 0 && state.content.metrics.data.instances.length > 0 && metrics.charts({ data: state.content.metrics.data }, { small: true, path, lasts: isLasting }),
     takesPushes(service) && pushing(service),
     panel(text.recent, table(deploymentColumns(state), deployments.slice(0, 5), { to: (deployment) => `${path}/deployments/${deployment.id}`, label: text.recent })),
   ];
