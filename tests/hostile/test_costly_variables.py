@@ -6,20 +6,23 @@ import random
 
 import pytest
 
+from tests.turns import counted_turns
 from tests.world import World
+from windlass.base import fair_share
 from windlass.base.ids import new_id
 from windlass.control.context import log_store
 from windlass.control.context.log_store import MAX_CACHED_MASK_BYTES, Masks
 from windlass.control.records import large_documents, sealed_workload
 from windlass.control.request import dispatch
 from windlass.control.services import finding
-from windlass.core.words import masking
+from windlass.core.words import masking, variable_users
 from windlass.core.words.masking import Mask
 from windlass.core.words.variables import (
     MAX_MENTIONS,
     MAX_UNKNOWN_NAMES,
     DeclaredVariable,
     UnresolvableVariable,
+    mentioned_names,
     resolve,
 )
 from windlass.store import MAX_REQUEST_COST
@@ -188,3 +191,48 @@ async def test_a_search_in_the_variables_of_all_services_has_a_limited_number_of
     assert (await world.get(query)).status == (400 if most == 7 else 200)
     assert len((await world.get(f"{query}&path={names[0]}/"))["results"]) == 4
     assert (await world.get(f"{query}&path=MISSING")).status == 404
+
+
+# Uses of a variable
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+async def test_values_that_services_share_are_read_once_for_all_of_them_and_one_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, world: World, pauses: bool
+):
+    """Negative control: without pauses, all of them are read while everybody else waits."""
+    environment = await world.environment()
+    for _ in range(3):
+        await world.application(environment)
+    for number in range(4):
+        body = {"key": f"K{number}", "value": "long{{K0}}" * (number > 0)}
+        await world.made(f"/environment/{environment}/environmentVariable", body)
+    monkeypatch.setattr(fair_share, "_TURN_SECONDS", 0.0 if pauses else 3600.0)
+    async with counted_turns() as counts:
+
+        def read(value: str) -> list[str]:
+            counts.add(value.startswith("long"))
+            return mentioned_names(value)
+
+        monkeypatch.setattr(variable_users, "mentioned_names", read)
+        used = await world.get(f"/environment/{environment}/variableUse?key=K0")
+    assert [service["used_in"] for service in used["services"]] == [["K1", "K2", "K3"]] * 3
+    assert counts.total == 3
+    assert (counts.most == 1) is pauses
+
+
+def test_each_alias_of_a_long_chain_is_followed_once(monkeypatch: pytest.MonkeyPatch):
+    chain = [
+        DeclaredVariable(id=f"{number}", key=f"K{number:03}", stands_for=f"{number - 1}" if number else "")
+        for number in range(500)
+    ]
+    followed: list[str] = []
+    direct = variable_users._direct_users
+
+    def follow(levels: list[variable_users.VariableIndex], used: DeclaredVariable):
+        followed.append(used.id)
+        return direct(levels, used)
+
+    monkeypatch.setattr(variable_users, "_direct_users", follow)
+    users = variable_users.users_of([variable_users.VariableIndex(chain)], "0")
+    assert (len(users.keys), len(followed)) == (499, 500)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.jobs.sites import DOCKER, ready_job
 from tests.world import World, make_world
 from windlass.control.services import variable_use
-from windlass.core.words.variable_users import users_of
+from windlass.core.words.variable_users import VariableIndex, users_of
 from windlass.core.words.variables import DeclaredVariable, UnresolvableVariable, resolve
 
 CANARY = "correct-horse-battery-staple"
@@ -162,9 +162,10 @@ async def test_services_that_the_caller_may_not_see_are_left_out_and_this_is_sai
     assert ([one["service_name"] for one in used["services"]], used["is_complete"]) == (["mail"], False)
 
 
-@pytest.mark.parametrize("limit", ["MAX_LISTED", "MAX_READ_BYTES"])
+@pytest.mark.parametrize("limit", ["MAX_LISTED", "MAX_READ_BYTES", "MAX_READ_NAMES"])
 async def test_a_long_list_ends_and_says_so(town: Town, monkeypatch, limit: str):
     await town.set(f"/project/{town.project}", "COLOUR", "red")
+    await town.set(f"/project/{town.project}", "OTHER", "{{A}}{{B}}")
     monkeypatch.setattr(variable_use, limit, 1)
     used = await town.use(f"/project/{town.project}", "COLOUR")
     assert ([one["service_name"] for one in used["services"]], used["is_complete"]) == (["web"], False)
@@ -211,6 +212,6 @@ def test_the_uses_of_a_variable_are_those_whose_resolved_value_contains_it(
             chosen.setdefault(entry.key, entry.id)
     for entry in (entry for level in declared for entry in level if not entry.stands_for):
         expected = [key for key, value in sorted(resolved.items()) if f"<{entry.id}>" in value]
-        users = users_of(declared, entry.id)
+        users = users_of([VariableIndex(level) for level in declared], entry.id)
         assert users.is_effective is (chosen[entry.key] == entry.id)
         assert users.keys == [key for key in expected if chosen[key] != entry.id]

@@ -114,6 +114,7 @@ WRONG = [
     ("# escape=x\nFROM a\n", 1, "escape must be"),
     ("# escape=`\n# escape=`\nFROM a\n", 2, "may only come once"),
     ("FROM a\nONBUILD FROM b\n", 2, "ONBUILD cannot hold FROM"),
+    pytest.param(f"FROM a\n{'ONBUILD ' * 100_000}RUN x\n", 2, "ONBUILD cannot hold ONBUILD", id="chain"),
     *((f"FROM a\nRUN a{sign}b\n", 2, "remove the control character") for sign in "\0\r\v\f\x1b\x1c\x1f\x7f"),
     ('FROM a\nCMD ["\\u0000"]\n', 2, "NUL"),
 ]
@@ -186,6 +187,15 @@ def test_exponentially_growing_dockerfile_variables_are_refused():
     lines = "".join(f"ENV A{at + 1}=$A{at}$A{at}$A{at}$A{at}\n" for at in range(40))
     with pytest.raises(DockerfileError, match=r"too (long|large)"):
         config(f"FROM a\nENV A0=xxxxxxxx\n{lines}")
+
+
+@pytest.mark.timeout(20)
+def test_very_many_flags_are_read_in_time_that_grows_with_their_number():
+    """The limit of time is the negative control: to copy the rest of the line for each of them takes
+    longer."""
+    number = 170_000
+    [run] = read(f"FROM image\nRUN {'--a=b ' * number}x\n").stages[0].instructions
+    assert (len(run.flags), run.text) == (number, "x")
 
 
 def test_quoted_text_in_a_dockerfile_instruction_is_one_word():

@@ -105,7 +105,7 @@ WITH_HEREDOCS: Final = frozenset({"ADD", "COPY", "ONBUILD", "RUN"})
 _VARIABLE_PATTERN = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _LIKE_JSON_PATTERN = lazy_pattern(r"\[\s*[\"\]]")
 """Matches the beginning of a list, which BuildKit parses as JSON whatever follows."""
-_FLAG_PATTERN = lazy_pattern(r"--([a-z-]+)(?:=(\S*))?(?=\s|\Z)")
+_FLAG_PATTERN = lazy_pattern(r"\s*+--([a-z-]+)(?:=(\S*))?(?=\s|\Z)")
 
 
 class DockerfileError(Exception):
@@ -192,17 +192,19 @@ def _check(parsed: Instruction, escape: str) -> None:
     elif parsed.name in ("ADD", "COPY") and len(parsed.json or parsed.text.split()) < 2:
         raise DockerfileError(parsed.line, f"{parsed.name} takes at least one source, and where it goes")
     elif parsed.name == "ONBUILD":
-        inner = instruction(parsed.line, parsed.text, escape)
-        if inner.name in ("ONBUILD", "FROM", "MAINTAINER"):
-            raise DockerfileError(parsed.line, f"ONBUILD cannot hold {inner.name}")
+        inner = parsed.text.split(maxsplit=1)[0].upper()  # before it is parsed: it may hold a long chain
+        if inner in ("ONBUILD", "FROM", "MAINTAINER"):
+            raise DockerfileError(parsed.line, f"ONBUILD cannot hold {inner}")
+        instruction(parsed.line, parsed.text, escape)
 
 
 def _flags(name: str, text: str) -> tuple[tuple[tuple[str, str], ...], str]:
     flags: list[tuple[str, str]] = []
-    while name in FLAGGED and (flag := _FLAG_PATTERN.match(text)):
+    end = 0
+    while name in FLAGGED and (flag := _FLAG_PATTERN.match(text, end)):
         flags.append((flag[1], flag[2] or ""))
-        text = text[flag.end() :].lstrip()
-    return tuple(flags), text
+        end = flag.end()
+    return tuple(flags), text[end:].lstrip()
 
 
 def _json(line: int, name: str, text: str) -> tuple[str, ...] | None:

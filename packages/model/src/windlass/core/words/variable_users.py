@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from windlass.core.words.variables import DeclaredVariable, mentioned_names
@@ -20,42 +21,61 @@ class VariableUsers(Struct, frozen=True):
     mention it, are aliases of it, or mention such a variable."""
 
 
-def users_of(levels: Sequence[Sequence[DeclaredVariable]], id: str) -> VariableUsers:
+class VariableIndex:
+    """The variables of one level, by what they mention. Each value is read once, and is not kept."""
+
+    def __init__(self, entries: Iterable[DeclaredVariable] = ()) -> None:
+        self.by_id: dict[str, DeclaredVariable] = {}
+        self.by_key: dict[str, DeclaredVariable] = {}
+        self.aliases: defaultdict[str, list[DeclaredVariable]] = defaultdict(list)
+        """Aliases by the id of the variable for which they stand."""
+        self.users: defaultdict[str, list[DeclaredVariable]] = defaultdict(list)
+        """Variables by a name that their value mentions."""
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: DeclaredVariable, *, reads_value: bool = True) -> int:
+        """Adds a variable. Returns how many names its value mentions; 0 without `reads_value`."""
+        names = {*mentioned_names(entry.value)} if reads_value and entry.interpolated else ()
+        entry = msgspec.structs.replace(entry, value="")
+        self.by_id[entry.id] = entry
+        self.by_key.setdefault(entry.key, entry)
+        if entry.stands_for:
+            self.aliases[entry.stands_for].append(entry)
+            return 0
+        for name in names:
+            self.users[name].append(entry)
+        return len(names)
+
+
+def users_of(levels: Sequence[VariableIndex], id: str) -> VariableUsers:
     """Returns the uses of the variable with this id. The nearest level comes first, and built-in variables
     come last."""
-    entries = {entry.id: entry for level in levels for entry in level}
-    chosen: dict[str, DeclaredVariable] = {}
-    for level in levels:
-        for entry in level:
-            chosen.setdefault(entry.key, entry)
-    users: defaultdict[str, list[str]] = defaultdict(list)
-    for entry in chosen.values():
-        for part in {*_parts_of(entry, entries, chosen)}:
-            users[part].append(entry.key)
-    found: dict[str, None] = {}
-    waiting = [id]
+    used = next((level.by_id[id] for level in levels if id in level.by_id), None)
+    if used is None:
+        return VariableUsers(is_effective=False, keys=())
+    found, passed, waiting = list[str](), {id}, [used]
     while waiting:
-        for key in users.get(waiting.pop(), ()):
-            if key not in found and chosen[key].id != id:
-                found[key] = None
-                waiting.append(chosen[key].id)
-    return VariableUsers(any(entry.id == id for entry in chosen.values()), sorted(found))
+        for user in _direct_users(levels, waiting.pop()):
+            if user.id in passed:
+                continue
+            passed.add(user.id)
+            waiting.append(user)
+            if _is_chosen(levels, user):
+                found.append(user.key)
+    return VariableUsers(_is_chosen(levels, used), sorted(found))
 
 
-def _parts_of(
-    entry: DeclaredVariable,
-    entries: Mapping[str, DeclaredVariable],
-    chosen: Mapping[str, DeclaredVariable],
-) -> Iterator[str]:
-    """Yields the ids of the variables for which an entry stands, or which its value mentions."""
-    last, passed = entry, set[str]()
-    while last.stands_for and last.id not in passed:
-        passed.add(last.id)
-        yield last.stands_for
-        if last.stands_for not in entries:
-            return
-        last = entries[last.stands_for]
-    if last.interpolated:
-        for name in mentioned_names(last.value):
-            if name in chosen:
-                yield chosen[name].id
+def _direct_users(levels: Sequence[VariableIndex], used: DeclaredVariable) -> Iterator[DeclaredVariable]:
+    """Yields the variables that stand for a variable, or mention it."""
+    is_mentioned = _is_chosen(levels, used)
+    for level in levels:
+        yield from level.aliases.get(used.id, ())
+        if is_mentioned:
+            yield from level.users.get(used.key, ())
+
+
+def _is_chosen(levels: Sequence[VariableIndex], entry: DeclaredVariable) -> bool:
+    """Returns whether the service gets a variable under its own key."""
+    nearest = next(level.by_key[entry.key] for level in levels if entry.key in level.by_key)
+    return nearest.id == entry.id

@@ -16,7 +16,7 @@ from windlass.control.variables.injected import injected_variables
 from windlass.control.variables.inputs import entry_of, variables_at, without_secrets_above
 from windlass.core.declare.document import Document
 from windlass.core.declare.traits import has_variables
-from windlass.core.words.variable_users import VariableUsers, users_of
+from windlass.core.words.variable_users import VariableIndex, VariableUsers, users_of
 from windlass.core.words.variables import DeclaredVariable
 from windlass.engines.workload import ServiceAddress
 from windlass.families.environment import environment
@@ -28,6 +28,8 @@ MAX_LISTED: Final = 2_000
 """Maximum number of services in an answer."""
 MAX_READ_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of all variables that are read for an answer."""
+MAX_READ_NAMES: Final = 100_000
+"""Maximum number of names that the values mention which are read for an answer."""
 
 
 class _Wanted(NamedTuple):
@@ -64,13 +66,15 @@ async def list_uses(ctx: Context, call: Call) -> Reply:
         if not await sight.includes(service.family, service.id, service.parent):
             answer["is_complete"] = False
             continue
-        if len(services) == MAX_LISTED or seen.read_bytes > MAX_READ_BYTES:
+        if len(services) == MAX_LISTED or seen.is_full:
             answer["is_complete"] = False
             break
         if entry := await _entry(ctx, source, seen, wanted, service):
             services.append(entry)
             if seen.injected is not None:
                 answer |= {"scope": "BUILT_IN", "is_secret": seen.injected.secret}
+    if seen.is_full:
+        answer["is_complete"] = False
     return Reply(encode(answer))
 
 
@@ -120,56 +124,64 @@ class _SeenVariables:
     one environment."""
 
     def __init__(self, ctx: Context, reads: Reads) -> None:
-        self._ctx, self._source = ctx, reads
+        self._ctx, self._source, self._share = ctx, reads, FairShare()
         self._environment = ""
-        self._levels: list[Row] = []
-        """The levels above the service."""
-        self._rows: list[list[Row]] = []
-        self._built_in: list[DeclaredVariable] = []
+        self._above: list[VariableIndex] = []
+        """The variables of the levels above the service."""
+        self._built_in = VariableIndex()
         self._declared: dict[str, DeclaredVariable] = {}
-        self.read_bytes = 0
+        """Built-in variables of the environment, by key."""
+        self._read_bytes = self._read_names = 0
         self.injected: DeclaredVariable | None = None
         """The variable that is asked for, if Windlass sets it."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further values are read."""
+        return self._read_bytes > MAX_READ_BYTES or self._read_names > MAX_READ_NAMES
 
     async def uses(self, service: Row, wanted: _Wanted) -> VariableUsers | None:
         """Returns the uses of a variable; None if the service does not see it."""
         if service.parent != self._environment:
             await self._read_above(service)
-        levels = [service, *self._levels]
-        rows = without_secrets_above(levels, [await self._read(service), *self._rows])
-        if wanted.row is not None and not any(row.id == wanted.row.id for level in rows for row in level):
+        levels = [await self._index(await self._read(service)), *self._above]
+        if wanted.row is not None and not any(wanted.row.id in level.by_id for level in levels):
             return None
-        declared = [[self._entry_of(service, row) for row in level] for level in rows]
         own = await injected_variables(self._ctx, self._source, [service], _placeholder_address)
-        built_in = [*own.entries, *self._built_in]
+        levels += [VariableIndex(own.entries), self._built_in]
         if wanted.row is not None:
-            return users_of([*declared, built_in], wanted.row.id)
-        found = next((entry for entry in built_in if entry.key == wanted.key), None)
+            return users_of(levels, wanted.row.id)
+        found = next((entry for entry in own.entries if entry.key == wanted.key), None)
+        found = found or self._declared.get(wanted.key)
         if found is None:
             return None
         self.injected = found
-        return users_of([*declared, built_in], found.id)
+        return users_of(levels, found.id)
 
     async def _read_above(self, service: Row) -> None:
         self._environment = service.parent
-        self._levels = (await self._source.tree.above(service.id))[1:]
-        self._declared = {}
-        self._rows = [await self._read(level) for level in self._levels]
-        above = await injected_variables(self._ctx, self._source, self._levels, _placeholder_address)
-        self._built_in = above.entries
+        levels = (await self._source.tree.above(service.id))[1:]
+        rows = without_secrets_above(levels, [await self._read(level) for level in levels])
+        self._above = [await self._index(level) for level in rows]
+        above = await injected_variables(self._ctx, self._source, levels, _placeholder_address)
+        self._built_in, self._declared = VariableIndex(), {}
+        for entry in above.entries:
+            self._built_in.add(entry)
+            self._declared.setdefault(entry.key, entry)
+            await self._share.pause()
 
     async def _read(self, level: Row) -> list[Row]:
         rows = await variables_at(self._source, level)
-        self.read_bytes += sum(len(row.body) + len(row.sealed or b"") for row in rows)
+        self._read_bytes += sum(len(row.body) + len(row.sealed or b"") for row in rows)
         return rows
 
-    def _entry_of(self, service: Row, row: Row) -> DeclaredVariable:
-        """Returns a variable with its value, which is decrypted once for all services of an environment."""
-        if row.parent == service.id:
-            return entry_of(self._ctx, row)
-        if row.id not in self._declared:
-            self._declared[row.id] = entry_of(self._ctx, row)
-        return self._declared[row.id]
+    async def _index(self, rows: Sequence[Row]) -> VariableIndex:
+        """Reads the values of the variables of a level. Others are served after each large value."""
+        index = VariableIndex()
+        for row in rows:
+            self._read_names += index.add(entry_of(self._ctx, row), reads_value=not self.is_full)
+            await self._share.pause()
+        return index
 
 
 async def _placeholder_address(environment: str, service: str, name: str, port: int) -> ServiceAddress:
