@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
+from tests.commands.line import Line
 from tests.commands.test_stories import shop
+from tests.pushes.previewed import shop_of
+from tests.schemathesis.serving import served
 from tests.tokens import ADMIN
 from windlass.cli.client import Api
 from windlass.cli.names import NameResolver
@@ -41,6 +44,22 @@ async def test_a_name_shared_by_services_of_two_families_is_refused_with_both_id
     ) as said:
         await resolved(windlass, "web")
     assert id in str(said.value)
+
+
+async def test_a_name_means_the_original_and_not_its_previews():
+    async with shop_of() as previewed, served(previewed.world) as url:
+        world, line = previewed.world, Line(previewed.world, url)
+        await previewed.make(auto_preview=True)
+        for number in (12, 13):
+            await previewed.open(number, f"change {number}")
+        assert len(await previewed.previews()) == 2
+        assert await resolved(line, "web") == previewed.web
+        assert await resolved(line, "live-pr-12/web") not in {"", previewed.web}
+        other = await world.environment(previewed.project, name="staging")
+        await world.application(other, name="web")
+        with pytest.raises(InvalidUsage, match="staging/web") as said:
+            await resolved(line, "web")
+        assert "pr-12" not in str(said.value)
 
 
 async def test_an_unknown_service_name_is_refused(windlass):

@@ -14,10 +14,14 @@ from windlass.cli.derived_commands import ancestry
 from windlass.core.declare.registry import Registry
 from windlass.core.declare.resource import Family
 from windlass.core.words.naming import kebab
+from windlass.families.environment import environment
 from windlass.terminal.command_errors import InvalidUsage
 
 _ID_PATTERN = re.compile(ids.PATTERN)
 _MAX_PLACES = 10
+_MAX_COPIES = 50
+"""The most resources of one name of which it is asked whether they are in previews."""
+_PREVIEW_MODE = "PREVIEW"
 _VERSION_PATTERN = re.compile(r"v?[1-9][0-9]{0,8}")
 _NUMBER_PATTERN = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -39,6 +43,8 @@ class NameResolver:
         self._registry = registry
         self._given = ids
         self._known: dict[tuple[str, str, str], ResolvedResource] = {}
+        self._are_previews: dict[str, bool] = {}
+        """Whether an environment is a preview, by its path."""
 
     @property
     def home(self) -> str:
@@ -94,11 +100,24 @@ class NameResolver:
     def _search(self, text: str, family: str, path: str, parent_path: str) -> ResolvedResource:
         query = {"family": family, "path": path} | ({"below": parent_path} if parent_path else {})
         matches = self._api.get("/resource", **query)["results"]
+        if 1 < len(matches) <= _MAX_COPIES:
+            matches = [match for match in matches if not self._is_in_preview(match["path"])] or matches
         if len(matches) != 1:
             ways = ", ".join(str(match["path"]) for match in matches) or "none"
             raise InvalidUsage(f"choose one, or give an id: {text!r} could be each of these: {ways}")
         [match] = matches
         return ResolvedResource(match["id"], match["name"], match["path"], match["organization_id"])
+
+    def _is_in_preview(self, path: str) -> bool:
+        """Returns whether a resource is in a preview, whose services have the names of the original."""
+        place = "/".join(path.split("/")[: len(self._ancestor_line(environment)) - 1])
+        if place == path:
+            return False
+        if place not in self._are_previews:
+            [found] = self._api.get("/resource", family=environment.name, path=place)["results"]
+            mode = self._api.get(f"/environment/{found['id']}")["mode"]
+            self._are_previews[place] = mode == _PREVIEW_MODE
+        return self._are_previews[place]
 
     def deployment(self, collection: str, text: str | None) -> str:
         """Returns the id of a deployment by its version (`v3`), its number or its id; without `text`, of
