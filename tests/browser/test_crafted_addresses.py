@@ -40,7 +40,7 @@ def test_a_service_is_created_in_the_environment_selected_on_the_page_even_with_
     crafted = f"../organization/{server.org}/apiToken?"
     page = new_page(f"/new?{urlencode({'environment': crafted, 'url': repository.url})}")
     first = page.get_by_label("Environment").input_value()
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Detect").click()
     page.get_by_label("Name", exact=True).fill("crafted")
     with page.expect_request(
         lambda request: request.method == "POST" and "detect" not in request.url
