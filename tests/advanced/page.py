@@ -48,9 +48,9 @@ acts *with the next build* changes nothing of what runs.
 
 ## Settings that act
 
-The column *On* says on which engines a setting acts; it leaves out the experimental
-[Kubernetes engine](kubernetes.md). Settings that begin with `network.` and `windlass.` are those of the
-gateway, which is the same for all engines.
+The column *On* says on which engines a setting acts. Settings that begin with `network.` and `windlass.`
+are those of the gateway, which is the same for all engines. The experimental [Kubernetes
+engine](kubernetes.md) runs images that a Docker engine builds: settings of builds act there as on Docker.
 
 """
 _IDLE = """

@@ -19,7 +19,7 @@ from windlass.core.settings.service_settings import (
     OF_JOBS,
     TABLE,
 )
-from windlass.core.settings.setting import SettingsOfKind
+from windlass.core.settings.setting import EVERY_ENGINE, SettingsOfKind
 from windlass.helm.families.helm_defaults import OF_CHARTS
 from windlass.terraform.families.terraform import OF_TERRAFORM
 
@@ -279,6 +279,26 @@ def test_every_setting_has_a_sentence_of_its_own() -> None:
     for row in (*TABLE, *OF_CLUSTERS.rows):
         assert row.about[0].isupper()
         assert not row.about.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("key", "field"), [(GRACE, "grace"), ("security.read_only_root_filesystem", "read_only")]
+)
+def test_a_setting_names_the_engines_whose_code_reads_it(key: str, field: str) -> None:
+    named = next(row for row in TABLE if row.name == key).engines.lower().split(", ")
+    assert named == [engine for engine in EVERY_ENGINE.lower().split(", ") if reads_field(engine, field)]
+
+
+def reads_field(engine: str, field: str) -> bool:
+    """Whether the package of an engine reads a field of a workload."""
+    files = (PAGE.parents[1] / "packages" / engine / "src").rglob("*.py")
+    return any(re.search(rf"\bwork(load)?\.{field}\b", file.read_text()) for file in files)
+
+
+def test_a_setting_without_effect_on_a_kind_says_why() -> None:
+    root = next(row for row in OF_JOBS.rows if row.name == "security.read_only_root_filesystem")
+    assert not root.acts
+    assert root.note == "Runs write their output into the root file system"
 
 
 def test_the_page_of_the_manual_is_up_to_date() -> None:

@@ -17,7 +17,7 @@ from tests.world import ADMIN, World, make_world
 
 UNREADABLE = {
     "list_organization_cluster": "it knows three clouds, and not a cluster of one's own (ON_PREMISE)",
-    "create_application_custom_domain": "it cannot send generate_certificate, which is required today",
+    "create_application_custom_domain": "it does not know VALIDATION_PENDING, today's only status of one",
     "update_deployment_rules_priority_order": "it takes no ids, and so cannot make this request",
     "get_project_environment_status": "it expects one status, where today's interface has a list",
     "cancel_environment_deployment": "it does not know the word CANCELED",

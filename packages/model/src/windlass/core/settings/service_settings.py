@@ -93,12 +93,14 @@ TABLE: Final = (
     _row(
         "deployment.update_strategy.rolling_update.max_unavailable_percent", _PROGRAMS, _Percent, 25,
         "Share of the instances that may be missing during an update", unit="percent",
-        note="All instances of the old version stay until the new version is ready",
+        note="None is missing: all instances of the old version stay until the new version is ready, so that "
+        "a release that fails has taken nothing away. Where there is no room for both, choose Recreate",
     ),
     _row(
         "deployment.update_strategy.rolling_update.max_surge_percent", _PROGRAMS, _Percent, 25,
         "Share of the instances that may run in addition during an update", unit="percent",
-        note="All instances of the new version start at once",
+        note="All instances of the new version start at once beside the old ones, because requests go to one "
+        "version at a time. Where there is no room for both, choose Recreate",
     ),
     _row(
         "build.timeout_max_sec", "AJT", _FromOne, 1800, "Seconds that a build may take", Effect.BUILD,
@@ -379,8 +381,10 @@ TABLE: Final = (
         "Whether instances can write to nothing but their storage, /tmp, /run and /var/tmp",
         Effect.DEPLOYMENT,
         acts_of=_PROGRAMS,
-        note="A service with files as variables is refused",
-        engines="Docker",
+        note="A service with files as variables is refused. On the process engine, the system is read-only "
+        "in any case, and each instance may change its own copy of the code, which ends with it",
+        why_not="Runs write their output into the root file system",
+        engines="Docker, Kubernetes",
     ),
 )  # fmt: skip
 

@@ -49,6 +49,11 @@ EFFECT_SENTENCES: Final[Mapping[Effect, str]] = {
 EFFECTS_OF_WINDLASS: Final = frozenset({Effect.AT_ONCE, Effect.BUILD, Effect.DEPLOYMENT})
 
 
+EVERY_ENGINE: Final = "process, Docker, Kubernetes"
+"""The engines with their names in sentences. Most settings act on all of them: those of the gateway and of
+job runs do not depend on the engine, and the others are verbs that each engine has."""
+
+
 class AdvancedSetting(Struct, frozen=True, kw_only=True):
     name: str
     type: Any
@@ -60,7 +65,7 @@ class AdvancedSetting(Struct, frozen=True, kw_only=True):
     effect: Effect = Effect.NONE
     note: str = ""
     """An exception, such as an engine on which the setting does not act."""
-    engines: str = "process, Docker"
+    engines: str = EVERY_ENGINE
     """The engines on which it acts."""
     operator: str = ""
     """The server's setting that is the default, so that `default` is the default of that setting."""
@@ -68,10 +73,14 @@ class AdvancedSetting(Struct, frozen=True, kw_only=True):
     """The kinds of resource that have the setting, by their letters."""
     acts_of: str = ""
     """The kinds on which it acts, if not all of them."""
+    why_not: str = ""
+    """Why it does not act on the other kinds."""
 
     def of_kind(self, letter: str) -> AdvancedSetting:
         """Returns the setting of one kind, which has no effect if it does not act there."""
-        return self if letter in (self.acts_of or self.of) else replace(self, effect=Effect.NONE, note="")
+        if letter in (self.acts_of or self.of):
+            return self
+        return replace(self, effect=Effect.NONE, note=self.why_not)
 
     @property
     def acts(self) -> bool:
