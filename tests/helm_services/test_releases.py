@@ -309,6 +309,34 @@ async def test_only_an_admin_may_allow_changes_of_the_whole_cluster(world: World
     assert (await world.post(f"/environment/{environment}/helm", body)).status == 201
 
 
+async def test_an_admin_of_one_environment_does_not_let_a_chart_change_the_whole_cluster(world: World):
+    """An Admin token that is limited to an environment may do everything there, but environments of other
+    projects are on the same cluster. Negative control: the same token without the limit."""
+    environment = await world.environment()
+    body = {"name": "shop", "source": SOURCE}
+    permission = {"allow_cluster_wide_resources": True}
+    plain = await world.made(f"/environment/{environment}/helm", body)
+    service = await release_of(world, environment, name="ingress", **permission)
+    deployment = await world.post(f"/helm/{service}/deploy", {})
+    await world.settle()
+    back = {"deployment_id": deployment["id"], "settings": "present"}
+    limited = await world.new_token("Admin", limited_to=[environment])
+    for token, statuses in ((limited, [403] * 5), (world.token, [201, 200, 200, 202, 202])):
+        answers = [
+            await world.post(
+                f"/environment/{environment}/helm", {**body, "name": "other", **permission}, token=token
+            ),
+            await world.patch(f"/helm/{plain}", permission, token=token),
+            await world.patch(f"/helm/{service}", {"arguments": ["--take-ownership"]}, token=token),
+            await world.post(f"/helm/{service}/deploy", {"git_commit_id": COMMIT}, token=token),
+            await world.post(f"/helm/{service}/rollback", back, token=token),
+        ]
+        assert [answer.status for answer in answers] == statuses, answers
+        refused = [answer.message for answer in answers if answer.status == 403]
+        assert all(one.startswith("allow_cluster_wide_resources: use a token") for one in refused)
+    assert (await world.patch(f"/helm/{service}", {"description": "ours"}, token=limited)).status == 200
+
+
 OTHER_CHART = {
     "source": {"git_repository": {"url": REPOSITORY, "branch": "main", "root_path": "/other"}},
     "values_override": {"set": [["rbac", "true"]]},

@@ -52,6 +52,7 @@ from windlass.engines.engine import Demand
 from windlass.engines.findings import Finding, ok
 from windlass.engines.releases import ReleasedEndpoint
 from windlass.engines.workload import Artifact, Workload, WorkloadPort
+from windlass.families.environment import EnvironmentShown
 from windlass.helm.chart_folders import VALUES_COMMIT, chart_path, make_folder, values_paths
 from windlass.helm.failures import MAX_LOG_LINES, explain_output
 from windlass.helm.families.helm import DIFFERENCE, Helm, helm
@@ -138,13 +139,13 @@ class HelmKind(ServiceKind[Helm]):
     # Create and update
 
     async def creating(self, ctx: Context, tx: Tx, draft: Draft[Helm]) -> None:
-        await _require_admin(tx, draft.actor, draft.above, draft.spec)
+        await _require_admin(tx, draft.actor, draft.above.id, draft.spec)
         draft.give(**await _added_fields(tx, draft.spec, None))
         await watch_created(ctx, tx, draft, _branch_choice(draft.spec))
 
     async def updating(self, ctx: Context, tx: Tx, change: Change[Helm]) -> None:
         if _object_settings(change.spec) != _object_settings(change.before):
-            await _require_admin(tx, change.actor, change.row, change.spec)
+            await _require_admin(tx, change.actor, change.row.parent, change.spec)
             await _refuse_waiting(tx, change)
         change.extras |= await _added_fields(tx, change.spec, change.row)
         await watch_updated(ctx, tx, change, _branch_choice(change.spec), _branch_choice(change.before))
@@ -188,11 +189,11 @@ class HelmKind(ServiceKind[Helm]):
         if not spec.allow_cluster_wide_resources:
             return
         is_chosen = version.git_commit_id or version.choices or version.made
-        if is_chosen and not await allows(tx, actor, Scope.ADMIN, service):
+        if is_chosen and not await _is_admin_of_cluster(tx, actor, service.parent):
             raise Forbidden(
-                "allow_cluster_wide_resources: use a token with the scope Admin, or deploy without naming a "
-                "commit or an earlier deployment: the chart could change everything in the cluster, so only "
-                "an administrator chooses it"
+                "allow_cluster_wide_resources: use a token with the scope Admin that is not limited, or "
+                "deploy without naming a commit or an earlier deployment: the chart could change everything in the "
+                "cluster, so only an administrator of the cluster chooses it"
             )
 
     async def may_repeat(self, tx: Tx, service: Row, deployment: DeploymentRow) -> bool:
@@ -397,14 +398,23 @@ def _without_nulls(value: object) -> object:
     return [_without_nulls(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-async def _require_admin(tx: Tx, actor: Actor, row: Row, spec: Helm) -> None:
-    """Refuses a chart that may change the whole cluster, unless the actor has the scope Admin. Otherwise, a
-    caller with write access to one service could deploy any chart, and take over the cluster."""
-    if spec.allow_cluster_wide_resources and not await allows(tx, actor, Scope.ADMIN, row):
+async def _require_admin(tx: Tx, actor: Actor, environment_id: str, spec: Helm) -> None:
+    """Refuses a chart that may change the whole cluster, unless the actor has the scope Admin for the
+    cluster. Otherwise, a caller with write access to one service could deploy any chart, and take over the
+    cluster."""
+    if spec.allow_cluster_wide_resources and not await _is_admin_of_cluster(tx, actor, environment_id):
         raise Forbidden(
-            "allow_cluster_wide_resources: use a token with the scope Admin, or set it to false: the chart "
-            "could change everything in the cluster"
+            "allow_cluster_wide_resources: use a token with the scope Admin that is not limited, or set it "
+            "to false: the chart could change everything in the cluster"
         )
+
+
+async def _is_admin_of_cluster(tx: Tx, actor: Actor, environment_id: str) -> bool:
+    """Returns whether the actor has the scope Admin for the cluster of an environment. The scope for the
+    environment is not enough: environments of other projects are on the cluster, too."""
+    row = await tx.resources.get(environment_id)
+    cluster = await tx.resources.get(row.read(EnvironmentShown).cluster_id) if row else None
+    return cluster is not None and await allows(tx, actor, Scope.ADMIN, cluster)
 
 
 async def _refuse_waiting(tx: Tx, change: Change[Helm]) -> None:
