@@ -192,8 +192,8 @@ class HelmKind(ServiceKind[Helm]):
         if is_chosen and not await _is_admin_of_cluster(tx, actor, service.parent):
             raise Forbidden(
                 "allow_cluster_wide_resources: use a token with the scope Admin that is not limited, or "
-                "deploy without naming a commit or an earlier deployment: the chart could change everything in "
-                "the cluster, so only an administrator of the cluster chooses it"
+                "deploy without naming a commit or an earlier deployment: the chart could change everything "
+                "in the cluster, so only an administrator of the cluster chooses it"
             )
 
     async def may_repeat(self, tx: Tx, service: Row, deployment: DeploymentRow) -> bool:
