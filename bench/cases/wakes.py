@@ -16,7 +16,7 @@ from bench.services import commit_all, make_environment
 
 _PATIENCE = 90.0
 _PORT = 8080
-_FLASK = f"""import json, os, time
+SELF_TIMED_FLASK = f"""import json, os, time
 
 
 def born():
@@ -48,7 +48,7 @@ def run(bench: Bench) -> list[Line]:
     settings = {"WINDLASS_GIT_ALLOW_LOCAL": "1", "WINDLASS_STOP_SECONDS": "1"}
     folder = bench.folder / "wakes-repository"
     folder.mkdir()
-    (folder / "app.py").write_text(_FLASK)
+    (folder / "app.py").write_text(SELF_TIMED_FLASK)
     (folder / "requirements.txt").write_text("flask==3.1.2\n")
     (folder / "Procfile").write_text("web: python app.py\n")
     commit_all(folder)

@@ -15,7 +15,7 @@ from tests.pushes.pushing import make_environment, pushed_place, web_folder
 from tests.repositories import serving
 from tests.whole import page, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]  # test_gitea keeps the same promise
 
 
 async def test_a_pull_request_is_served_at_its_own_address_until_it_is_closed(tmp_path: Path):
