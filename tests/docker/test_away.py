@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -13,13 +14,15 @@ from tests.engines.dockers import own_engine
 from tests.engines.proxies import proxied, run_when_available
 from windlass.docker.client import Docker, EngineRefused
 from windlass.docker.containers import is_passing
-from windlass.engines.engine import EngineUnavailable
+from windlass.engines.engine import EngineUnavailable, NotReady
 from windlass.engines.workload import (
     Phase,
     Volume,
 )
 
 pytestmark = pytest.mark.slow
+
+_PATIENCE = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +127,48 @@ class TestKilled:
         await asyncio.to_thread(dockerd.start)
         await run_when_available(lambda: watched.engine.run(it, 0))
         await until(lambda: watched.said() == ["1", "2"])
+        await nothing_left(watched)
+
+    @pytest.mark.timeout(400)
+    @pytest.mark.parametrize("ends_by", ["a stop", "a kill"])
+    @pytest.mark.parametrize("then", [FOREVER, "exit 3"])
+    async def test_a_version_does_not_fail_because_the_engine_was_restarted_while_it_started(
+        self, dockerd, make_engine, ends_by, then
+    ):
+        """The control is a program that ends by itself when it is started again."""
+        watched = make_engine(dockerd.host)
+        await watched.begin()
+        it = wanted(
+            f"trap 'exit 0' TERM; echo began; test -e /log/before && {{ {then}; }}; touch /log/before; "
+            + FOREVER,
+            volumes=(Volume(name="l", mount="/log"),),
+            settle=8.0,
+            patience=_PATIENCE,
+        )
+        await watched.engine.apply(it, 1)
+        await until(lambda: watched.said() == ["began"])
+        waiting = asyncio.create_task(watched.engine.wait_until_ready(it, 1))
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(dockerd.kill if ends_by == "a kill" else dockerd.shut_down)
+        await asyncio.to_thread(dockerd.start)
+        with pytest.raises(NotReady, match="exited with code 3") if then == "exit 3" else nullcontext():
+            await waiting
+        assert watched.said()[:2] == ["began", "began"]
+        await nothing_left(watched)
+
+    @pytest.mark.timeout(400)
+    async def test_a_version_does_not_fail_because_the_engine_came_back_empty_while_it_started(
+        self, dockerd, make_engine
+    ):
+        watched = make_engine(dockerd.host)
+        await watched.begin()
+        it = wanted(settle=8.0, patience=_PATIENCE)
+        await watched.engine.apply(it, 1)
+        waiting = asyncio.create_task(watched.engine.wait_until_ready(it, 1))
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(dockerd.come_back_empty)
+        await waiting
+        assert len(await watched.engine.copies(it.service)) == 1
         await nothing_left(watched)
 
     async def test_a_kill_during_the_start_of_an_instance_leaves_one_instance(self, dockerd, make_engine):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 import pytest
 
@@ -25,7 +25,7 @@ from windlass.docker.engine import DockerEngine
 from windlass.docker.execute import execute
 from windlass.docker.inspection import CUT_OFF
 from windlass.docker.resources import DockerResources
-from windlass.engines.engine import UNKNOWN_LIMITS, EngineError, InstanceEnded
+from windlass.engines.engine import UNKNOWN_LIMITS, EngineError, InstanceEnded, NotReady
 from windlass.engines.workload import (
     Artifact,
     Phase,
@@ -87,6 +87,22 @@ async def test_an_ended_instance_is_restarted_and_keeps_the_reason(engine, watch
     await until(lambda: watched.noticed.count(it.service) >= 2)
     found = await seen(engine, it.service, lambda each: each.exit_code == 3)
     assert found.reason == "exited with code 3"
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_a_version_does_not_fail_because_somebody_stopped_its_container_while_it_started(
+    engine, raw, is_stopped
+):
+    """The control is a program that ends itself with the same signal."""
+    it = wanted(FOREVER if is_stopped else "sleep 1; kill -9 0", settle=4.0)
+    await engine.apply(it, 1)
+    waiting = asyncio.create_task(engine.wait_until_ready(it, 1))
+    if is_stopped:
+        (copy,) = await engine.copies(it.service)
+        await raw.raw("POST", f"/containers/{copy.id}/stop", params={"t": 0})
+    with nullcontext() if is_stopped else pytest.raises(NotReady, match="while it was starting"):
+        await waiting
+    await engine.remove(it.service)
 
 
 async def test_connections_of_an_ended_instance_are_not_taken_for_unseen_ones(engine, raw):

@@ -197,6 +197,7 @@ class DockerEngine(RolloutEngine):
     async def _learn_machine(self) -> None:
         """Reads the machine's limits and identity. Called for each new connection, which may lead to another
         machine."""
+        self._held.clear()
         self.limits, self.identity = await self._machine.learn()
         self._executions.start_ending_orphans(self._docker)
 
@@ -433,6 +434,12 @@ class DockerEngine(RolloutEngine):
         self._refuse_removed(workload)
         return detail
 
+    async def confirm_end(self, copy: Instance) -> Instance:
+        if copy.phase is Phase.RUNNING:
+            return copy
+        await self._watch.wait_until_noted(copy.id)
+        return next((each for each in await self.copies(copy.service) if each.id == copy.id), copy)
+
     async def _start_again(self, container: str) -> None:
         """Starts a container that has ended, unless it was removed."""
         service = ""
@@ -559,6 +566,7 @@ class DockerEngine(RolloutEngine):
             self._watch.last_end(id),
             self._restarts.count(id),
             is_due=self._restarts.is_due(id),
+            was_cut_off=self._watch.was_cut_off(id, detail["State"]),
         )
         # Container addresses of another machine are not reachable from here, or belong to other hosts.
         return replace(seen, inside="") if self._docker.is_elsewhere else seen

@@ -60,13 +60,15 @@ def instance(
     restarts: int = 0,
     *,
     is_due: bool = False,
+    was_cut_off: bool = False,
 ) -> Instance:
-    """`restarts` are those by Windlass; `is_due`: it will start the container again."""
+    """`restarts` are those by Windlass; `is_due`: it will start the container again; `was_cut_off`: its last
+    end was none of its program's."""
     state = inspection["State"]
     service, generation, index = words.identity(inspection["Config"]["Labels"])
     phase = _PHASES.get(state["Status"], Phase.WAITING if is_due else Phase.EXITED)
     if phase is Phase.RUNNING and is_cut_off(inspection):
-        phase, last_exit = Phase.EXITED, LastExit(0, otherwise=CUT_OFF)
+        phase, last_exit, was_cut_off = Phase.EXITED, LastExit(0, otherwise=CUT_OFF), True
     restarts = min(max(int(inspection.get("RestartCount") or 0), restarts), _LAST_CODE)
     is_known = last_exit is not None and bool(last_exit.otherwise)  # the engine does not know the reason
     end = last_exit if phase is Phase.RUNNING or is_known else _last_exit(state) or last_exit
@@ -81,6 +83,7 @@ def instance(
         inside=_inner_address(inspection) if phase is Phase.RUNNING else "",
         exit_code=end.exit_code if end else None,
         reason=_exit_reason(end, inspection["HostConfig"]["Memory"]) if end else "",
+        is_cut_off=was_cut_off,
         restarts=restarts,
         started_at=milliseconds(state["StartedAt"]) if phase is Phase.RUNNING else 0,
     )
@@ -97,6 +100,7 @@ def held_instance(container: ContainerSummary, address: str) -> Instance:
         phase=Phase.WAITING,
         address=address,
         reason="is not described by the Docker engine: its start or its end hangs",
+        is_cut_off=True,
     )
 
 

@@ -54,6 +54,11 @@ class Restarts:
         history = self._histories.get(container)
         return history is not None and history.timer is not None
 
+    def is_stopped(self, container: str) -> bool:
+        """Returns whether somebody has asked a container to end since its last start."""
+        history = self._histories.get(container)
+        return history is not None and history.is_stopped
+
     def note_stop(self, container: str) -> None:
         """Notes a request to end: the container is not started again after its next end."""
         if container in self._killed:

@@ -15,6 +15,7 @@ from windlass.docker import names as words
 from windlass.docker.client import Away, Docker, EngineRefused
 from windlass.docker.client.answers import EngineAnswer
 from windlass.docker.descriptions import ContainerList, instances_of, is_cut_off
+from windlass.docker.ends_of_engine import EndsOfEngine
 from windlass.docker.follow import FIRST_PAUSE, MAX_PAUSE, ContainerFollower, ContainerOutput
 from windlass.docker.inspection import LastExit, exit_code
 from windlass.docker.output_budget import OrganizationBudgets, OutputBudget
@@ -86,6 +87,7 @@ class EventWatcher:
         """Followed containers whose image has a label that overwrites the exit code in events."""
         self._is_full = False
         """Whether the limit of followed containers was reached before."""
+        self._ends_of_engine = EndsOfEngine(restarts)
         self._begun_here: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._silent_since: float | None = None
@@ -132,6 +134,14 @@ class EventWatcher:
     def last_end(self, container: str) -> LastExit | None:
         """Returns the container's last observed exit, if any."""
         return self._ends.get(container)
+
+    def was_cut_off(self, container: str, state: Mapping[str, Any]) -> bool:
+        """Returns whether the last end of a container was none of its program's."""
+        return self._ends_of_engine.was_last(container, state)
+
+    async def wait_until_noted(self, name: str) -> None:
+        """Waits until the end of a container was noted, if its event is on the way."""
+        await self._ends_of_engine.wait_until_noted(name)
 
     @property
     def is_reader(self) -> bool:
@@ -209,6 +219,7 @@ class EventWatcher:
                 async with self._docker.stream(
                     "GET", "/events", params=self._event_filter(), timeout=None
                 ) as events:
+                    self._ends_of_engine.note_return()
                     await self._connected()
                     await self._follow_existing_containers()
                     self._tried.set()
@@ -216,7 +227,10 @@ class EventWatcher:
                         _log.info("the Docker engine is back")
                     self._silent_since = None
                     self._missed()
-                    await self._follow_while_answered(events)
+                    try:
+                        await self._follow_while_answered(events)
+                    finally:
+                        self._ends_of_engine.note_loss()
             except (Away, EngineRefused) as error:
                 if self._silent_since is None:
                     _log.warning("the Docker engine is away", extra={"reason": str(error)})
@@ -334,6 +348,7 @@ class EventWatcher:
                 return
             case "start":
                 self._restarts.note_start(container, at)
+                self._ends_of_engine.note_start(labels["name"])
                 self.listen(container, labels)
                 if container in self._begun_here:
                     self._begun_here.discard(container)
@@ -341,6 +356,8 @@ class EventWatcher:
             case "oom" if container in self._followers:
                 self._short_of_memory.add(container)
             case "die":
+                is_known = container in self._reasons or container in self._short_of_memory
+                self._ends_of_engine.note_end(container, labels["name"], at, is_known=is_known)
                 if is_restarted:
                     self._restarts.note_end(container, at)
                 if container in self._followers:
@@ -349,6 +366,7 @@ class EventWatcher:
                     self._followers[container].hurry()
             case "destroy":
                 self._restarts.forget(container)
+                self._ends_of_engine.forget(container, labels["name"])
                 self._ends.pop(container, None)
                 self._short_of_memory.discard(container)
                 self._reasons.pop(container, None)

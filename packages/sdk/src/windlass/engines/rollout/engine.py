@@ -25,7 +25,7 @@ from windlass.engines.registries import PullRequest, RegistryLogin
 from windlass.engines.rollout import probes
 from windlass.engines.rollout.copies import Copies
 from windlass.engines.rollout.health import HealthMonitor
-from windlass.engines.rollout.readiness import ReadinessWait
+from windlass.engines.rollout.readiness import Ends, ReadinessWait
 from windlass.engines.workload import Artifact, HealthProbe, Instance, Observation, Workload
 
 
@@ -78,7 +78,13 @@ class RolloutEngine(Engine, Copies):
 
     async def wait_until_ready(self, workload: Workload, count: int, note_reason: Note = ignore_note) -> None:
         with self._monitor.pause(workload):
-            await ReadinessWait(self, self._health_clock, workload, count, note_reason).run()
+            await ReadinessWait(
+                self, self._health_clock, workload, count, note_reason, Ends(self.confirm_end, self.run)
+            ).run()
+
+    async def confirm_end(self, copy: Instance) -> Instance:
+        """Returns an ended copy once it is known whether its program caused the end."""
+        return copy
 
     async def observe(self, service: str) -> Observation:
         return Observation(tuple(self._monitor.mark(copy) for copy in await self.copies(service)))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from msgspec import Struct
 
 from windlass.base.clock import Clock
 from windlass.engines.engine import (
+    ArtifactLost,
     EngineError,
     EngineUnavailable,
     ListensElsewhere,
@@ -56,6 +58,14 @@ class Obstacle(Struct, frozen=True):
     """The probe that the copy fails."""
 
 
+class Ends(Struct, frozen=True):
+    """What an engine does about the ends of copies that are awaited."""
+
+    confirm: Callable[[Instance], Awaitable[Instance]]
+    """Returns an ended copy once it is known whether its program caused the end."""
+    start_again: Callable[[Workload, int], Awaitable[object]]
+
+
 class ReadinessWait:
     """Waits for `count` copies of one generation."""
 
@@ -66,7 +76,12 @@ class ReadinessWait:
         workload: Workload,
         count: int,
         note_reason: Note = ignore_note,
+        ends: Ends | None = None,
     ) -> None:
+        """`ends`: None if the engine itself starts copies again."""
+        self._ends = ends
+        self._was_away = False
+        """Whether the engine was away meanwhile. It may have come back without copies."""
         self._copies, self._clock, self._workload, self._count = copies, clock, workload, count
         self._note, self._noted = note_reason, ""
         self._next_look = CHECK_INTERVAL
@@ -157,11 +172,21 @@ class ReadinessWait:
             for copy in copies:
                 if copy.phase is not Phase.RUNNING or copy.restarts:
                     ended = await self._with_end_reason(copy)
+                    if self._ends and not ended.is_cut_off:
+                        ended = await self._ends.confirm(ended)
                     if not ended.is_cut_off:
                         raise NotReady(_early_end_message(self._workload.name, ended.reason or "ended"))
+                    if ended.phase is Phase.EXITED and (refused := await self._start_again(ended.index)):
+                        return refused
                     if ended.phase is not Phase.RUNNING:
-                        return Obstacle(f"it {ended.reason}, and is started again")
+                        return Obstacle(f"it {ended.reason}. It is waited for")
+            if self._was_away:
+                for index in {*range(self._count)} - {copy.index for copy in copies}:
+                    if refused := await self._start_again(index):
+                        return refused
+                self._was_away = False
         except EngineUnavailable as away:
+            self._was_away = True
             if time.monotonic() > deadline:
                 raise
             return Obstacle(str(away))
@@ -169,6 +194,18 @@ class ReadinessWait:
         missing = self._count - len(copies)
         absent = Obstacle(f"{missing} of its instances never started") if missing > 0 else None
         return next(filter(None, hindrances), absent)
+
+    async def _start_again(self, index: int) -> Obstacle | None:
+        """Starts a copy whose end was none of its program's. An engine that is being stopped or started may
+        refuse it."""
+        try:
+            if self._ends:
+                await self._ends.start_again(self._workload, index)
+        except (ArtifactLost, EngineUnavailable):
+            raise
+        except EngineError as refused:
+            return Obstacle(str(refused))
+        return None
 
     async def _own_copies(self) -> list[Instance]:
         copies = await self._copies.copies(self._workload.service)
