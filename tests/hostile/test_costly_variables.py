@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +16,10 @@ from windlass.control.context.log_store import MAX_CACHED_MASK_BYTES, Masks
 from windlass.control.records import large_documents, sealed_workload
 from windlass.control.request import dispatch
 from windlass.control.services import finding
+from windlass.control.services.terraform_exports import ID_IN_KEY_PATTERN
+from windlass.control.variables.copying import REFERENCE_PATTERN
 from windlass.core.words import masking, variable_users
+from windlass.core.words.hcl import Identifiers, quoted
 from windlass.core.words.masking import Mask
 from windlass.core.words.variables import (
     MAX_MENTIONS,
@@ -236,3 +240,33 @@ def test_each_alias_of_a_long_chain_is_followed_once(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(variable_users, "_direct_users", follow)
     users = variable_users.users_of([variable_users.VariableIndex(chain)], "0")
     assert (len(users.keys), len(followed)) == (499, 500)
+
+
+# Exports and copies of values
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        pytest.param(ID_IN_KEY_PATTERN.findall, "QOVERY_A" * 40_000, id="ids in an export"),
+        pytest.param(REFERENCE_PATTERN.findall, "{{QOVERY_A" + "_Z12345678" * 40_000, id="ids in a copy"),
+        pytest.param(quoted, "$" * 400_000 + "x", id="beginnings of templates"),
+        pytest.param(quoted, "%" * 400_000 + "x", id="beginnings of directives"),
+    ],
+)
+def test_a_long_value_is_searched_in_time_that_grows_with_its_length(
+    read: Callable[[str], object], text: str
+):
+    """The limit of time is the negative control: to search the rest of the value from each place in it takes
+    minutes, in which nothing else runs."""
+    assert read(text) in ([], f'"{text}"')
+
+
+@pytest.mark.timeout(20)
+def test_very_many_equal_names_of_an_export_are_numbered_in_limited_time():
+    """The limit of time is the negative control: to try all numbers for each of them takes an hour."""
+    names = Identifiers()
+    made = [names.make("x" * 80, "secret") for _ in range(100_000)]
+    assert len({*made}) == len(made)
+    assert made[-1].endswith("_100000")

@@ -20,7 +20,7 @@ _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\
 # A `$` or `%` before a brace begins a template, and `$${` stands for `${`. A longer run of these characters
 # is ambiguous, so that each of them is written by its number.
 _TO_ESCAPE_PATTERN: Final = lazy_pattern(
-    r'[\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|\$+(?=\{)|%+(?=\{)|[$%]+\Z'
+    r'[\\"\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]|(?<!\$)\$++(?=\{)|(?<!%)%++(?=\{)|(?<![$%])[$%]++\Z'
 )
 _IDENTIFIER_PATTERN: Final = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOT_IN_NAMES_PATTERN: Final = lazy_pattern(r"[^a-z0-9]+")
@@ -138,14 +138,17 @@ class Identifiers:
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
+        self._numbers: dict[str, int] = {}
+        """The last number of each beginning, so that very many equal ones do not try all of them anew."""
 
     def make(self, text: str, otherwise: str) -> str:
         """Returns an identifier that resembles a text. `otherwise`: the beginning if the text gives none."""
         plain = _NOT_IN_NAMES_PATTERN.sub("_", text.lower()).strip("_")[:MAX_IDENTIFIER_LENGTH]
         first = plain if plain[:1].isalpha() else f"{otherwise}_{plain}".rstrip("_")
-        found, number = first, 1
+        found, number = first, self._numbers.get(first, 1)
         while found in self._taken:
             number += 1
             found = f"{first}_{number}"
+        self._numbers[first] = number
         self._taken.add(found)
         return found

@@ -5,7 +5,6 @@ Values of secrets are not even decrypted: each secret is an input variable of th
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ import msgspec
 
 from windlass.base.errors import Conflict, Invalid
 from windlass.base.fair_share import FairShare
+from windlass.base.subprocesses import in_thread
 from windlass.control.context.call import Call, Reply, reads
 from windlass.control.context.context import Context
 from windlass.control.request.paths import target
@@ -68,8 +68,9 @@ from windlass.store import Reads, Row
 
 MAX_EXPORT_BYTES: Final = 32 * 1024 * 1024
 """Maximum size of the files of an export before they are packed."""
-_ID_IN_KEY_PATTERN: Final = re.compile(r"((?:QOVERY|WINDLASS)_[A-Z0-9_]+_Z)([0-9A-F]{8})(?=_)")
-"""The id of a service in the key of one of its built-in variables."""
+ID_IN_KEY_PATTERN: Final = re.compile(r"((?:QOVERY|WINDLASS)_[A-Z0-9_]{1,40}_Z)([0-9A-F]{8})(?=_)")
+"""The id of a service in the key of one of its built-in variables. Without a limit of what is before it, a
+search in a long value would take seconds, in which nothing else runs."""
 
 
 @reads("environment.terraformExport")
@@ -82,7 +83,7 @@ async def export_environment(ctx: Context, call: Call) -> Reply:
     row = await target(ctx.store.reads, call)
     await prepare_stages(ctx, row)
     files = await _Export(ctx, call, row).make()
-    body = await asyncio.to_thread(lambda: packed(files.files()))
+    body = await in_thread(lambda: packed(files.files()))
     name = re.sub(r"[^A-Za-z0-9.-]+", "-", row.read(Environment).name).strip("-.") or environment.name
     return Reply(body, headers={"content-disposition": f'attachment; filename="{name}-terraform.zip"'})
 
@@ -242,7 +243,8 @@ class _Export:
                 notes += _keys_of(name, value)
         notes += lists.notes
         unread += sorted(lists.unread & fields.keys())
-        self._files.add(file, ResourceBlock(resource.type, label, fields, row.id, notes, unread))
+        added = ResourceBlock(resource.type, label, fields, row.id, notes, unread)
+        await in_thread(self._files.add, file, added)  # it may have many MB
         if self._files.size > MAX_EXPORT_BYTES:
             raise Conflict(
                 f"Remove values that are large, or make them smaller: the files of an export may have "
@@ -312,6 +314,7 @@ class _Export:
                 )
             _complete(item, name == SECRET_FILES, sealed, notes)
             lists[name].append(item)
+            await self._share.pause()
         for items in lists.values():
             items.sort(key=itemgetter("key"))
         return retargeted
@@ -321,7 +324,7 @@ class _Export:
         the present one."""
         parts: list[str | Expression] = []
         end = 0
-        for match in _ID_IN_KEY_PATTERN.finditer(text):
+        for match in ID_IN_KEY_PATTERN.finditer(text):
             address = self._addresses.get(match[2])
             if address is None:
                 if match[2] in self._digits:

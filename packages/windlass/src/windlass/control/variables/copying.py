@@ -26,8 +26,11 @@ from windlass.core.declare.resource import Family
 from windlass.families.variable import Levelled, Secret, Variable, secret, variable
 from windlass.store import Row, Tx
 
-_REFERENCE_PATTERN: Final = re.compile(r"(\{\{(?:QOVERY|WINDLASS)_[A-Z0-9_]+_Z)([0-9A-F]{8})(_[^{}]*\}\})")
-"""A reference to a variable whose name contains the id of a service."""
+REFERENCE_PATTERN: Final = re.compile(
+    r"(\{\{(?:QOVERY|WINDLASS)_[A-Z0-9_]{1,40}_Z)([0-9A-F]{8})(_[^{}]*+\}\})"
+)
+"""A reference to a variable whose name contains the id of a service. Its parts have limits, so that no value
+takes long, while nothing else runs."""
 
 
 class CopiedLevel(NamedTuple):
@@ -140,7 +143,7 @@ class VariableCopies:
         document, hidden = msgspec.json.decode(row.body), own_hidden(self._ctx, row)
         spec = merge_patched(self._ctx.registry[row.family], document, hidden, {})
         assert isinstance(spec, Variable | Secret)
-        spec.value = _REFERENCE_PATTERN.sub(self._refer_to_copy, spec.value)
+        spec.value = REFERENCE_PATTERN.sub(self._refer_to_copy, spec.value)
         return spec
 
     def _refer_to_copy(self, reference: re.Match[str]) -> str:
