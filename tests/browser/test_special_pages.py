@@ -130,6 +130,26 @@ def test_the_page_of_a_service_without_a_port_links_to_its_port_settings(
     expect(page.locator(".settings-section:not([hidden])")).to_contain_text("Where the program listens")
 
 
+def test_a_service_that_was_changed_since_its_deployment_says_so(
+    server: Server, new_page: Callable[..., Page], repository: Repository
+) -> None:
+    environment = server.environment(project="Changes")
+    app = server.application(environment, repository, "changed")
+    deployed(server, f"/application/{app}")
+    page = new_page(f"/environment/{environment}")
+    row = page.get_by_role("row", name="changed")
+    expect(row).to_contain_text("running")
+    expect(row).not_to_contain_text("changed since its deployment")
+    variable = {"key": "GREETING", "value": "hello"}
+    server.call("POST", f"/application/{app}/environmentVariable", variable)
+    page.reload()
+    expect(row).to_contain_text("changed since its deployment")
+    page.goto(f"{server.url}/console/application/{app}")
+    expect(page.locator(".service-line")).to_contain_text("changed since its deployment")
+    deployed(server, f"/application/{app}")
+    expect(page.locator(".service-line")).not_to_contain_text("changed since its deployment")
+
+
 def test_charts_name_the_version_of_an_instance_and_draw_the_runs_of_a_job_as_one_line(
     server: Server, new_page: Callable[..., Page], repository: Repository
 ) -> None:

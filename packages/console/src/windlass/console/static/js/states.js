@@ -62,6 +62,9 @@ export function dot(kind, label) {
   return h("span", { class: `dot ${kind}`, role: "img", "aria-label": label, title: label }, stateIcon(kind));
 }
 
+/** A label for a service that runs with other settings or variables than it has now: a deployment would change it. */
+export const changedTag = ({ state, service_deployment_status: freshness }) => OK.has(state) && freshness === "OUT_OF_DATE" && h("span", { class: "tag", title: words.changedAbout }, words.changed);
+
 const URGENCY = { bad: 0, warn: 1, busy: 2, wait: 3, ok: 4, off: 5 };
 
 let collator; // made when there is something to order: it costs milliseconds

@@ -11,7 +11,7 @@ import { button, confirm, copyButton, empty, head, link, linkButton, menu, outsi
 import { previewOf } from "../previews.js";
 import { pathOf } from "../services.js";
 import { crumbs, siblings } from "../shell.js";
-import { byUrgency, serviceBadge, serviceKind } from "../states.js";
+import { byUrgency, changedTag, serviceBadge, serviceKind } from "../states.js";
 import { words } from "../words.js";
 import { graph, readUses } from "./graph.js";
 import { usageColumns, watchUsage } from "./usage.js";
@@ -26,7 +26,8 @@ export async function load(place) {
   const path = `/environment/${params.environment}`;
   const state = { path, isLive: true, chosen: new Set(), asGraph: false, search: "", most: history.state?.top ? AT_ONCE : FIRST }; // Who comes back finds the place again.
   state.read = async () => {
-    [state.environment, state.services] = await Promise.all([api.get(path), api.all(`/organization/${org.id}/services`, { environment_id: params.environment })]);
+    const [environment, services, statuses] = await Promise.all([api.get(path), api.all(`/organization/${org.id}/services`, { environment_id: params.environment }), api.seen(`${path}/statuses`)]);
+    Object.assign(state, { environment, services, statuses: new Map(Object.values(statuses || {}).flat().map((status) => [status.id, status])) });
   };
   [state.document] = await Promise.all([loadDocument(), state.read()]);
   place.belongsTo(state.environment.organization);
@@ -116,7 +117,7 @@ function list(rows, state, place) {
   return [table([
     { title: "", kind: "narrow", cell: (service) => h("input", { type: "checkbox", checked: chosen.has(service.id), "aria-label": text.choose(service.name), onchange: choose(service) }) },
     { title: words.columns.state, cell: (service) => serviceBadge(service) },
-    { title: words.columns.name, kind: "name-cell", cell: (service) => [serviceIcon(service), link(pathOf(service), service.name), h("span", { class: "muted kind" }, words.readable(service.service_type)), service.message && h("p", { class: "message muted" }, prose(service.message.split("\n")[0]))] },
+    { title: words.columns.name, kind: "name-cell", cell: (service) => [serviceIcon(service), link(pathOf(service), service.name), h("span", { class: "muted kind" }, words.readable(service.service_type)), changedTag(state.statuses.get(service.id) || {}), service.message && h("p", { class: "message muted" }, prose(service.message.split("\n")[0]))] },
     { title: words.columns.version, cell: (service) => h("code", {}, service.version) },
     { title: words.columns.address, kind: "address-cell", cell: (service) => (service.url ? [outside(service.url, service.url.replace(/^https?:\/\//, "")), copyButton(service.url)] : "") },
     { title: words.columns.instances, kind: "number", cell: (service) => (service.instances ? `${service.ready_instances}/${service.instances}` : "") },

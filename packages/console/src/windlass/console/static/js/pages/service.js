@@ -11,7 +11,7 @@ import { button, confirm, copyButton, head, menu, outside, stale, tabs } from ".
 import { TABS } from "../routes.js";
 import { act, commitLine, deploy, enterOrganizationOf, onlyLooks, remove, rollBack, willOf } from "../services.js";
 import { crumbs } from "../shell.js";
-import { badge, isBusy, kindOf, lacksPort, plannedBadge, seenState } from "../states.js";
+import { badge, changedTag, isBusy, kindOf, lacksPort, plannedBadge, seenState } from "../states.js";
 import { words } from "../words.js";
 
 export async function load(place) {
@@ -87,6 +87,7 @@ function present(state) {
       : state.has("plan") && status.state === "RUNNING" && deployments.length < 20 && !deployments.some((deployment) => deployment.status === "SUCCEEDED" && !onlyLooks(deployment))
         ? plannedBadge()
       : badge(seenState(status), kindOf(status.state, { instances: status.instances, ready: status.ready_instances }), state.service.service_type),
+    changedTag(status),
     address && h("span", { class: "address" }, outside(address.url, address.url.replace(/^https?:\/\//, "")), copyButton(address.url)),
     address?.remark && h("span", { class: "muted" }, address.remark),
     now && h("span", {}, `v${now.number} `, commitLine(now), now.commit?.author_name && h("span", { class: "muted" }, ` ${now.commit.author_name},`), " ", ago(now.finished_at)),
