@@ -81,3 +81,36 @@ async def test_deployments_of_long_ago_do_not_keep_their_settings(world: World, 
     assert answer.status == 202, answer
     await world.settle()
     assert await world.state(f"/application/{app}") == "RUNNING"
+
+
+async def test_versions_of_a_secret_are_kept_as_long_as_a_deployment_that_ran_with_them(
+    world: World, monkeypatch
+):
+    monkeypatch.setattr(records, "KEPT_INPUTS", 3)
+    app = await deployed(world)
+    secret = (await world.post(f"/application/{app}/secret", {"key": "TOKEN", "value": "0"}))["id"]
+    await deploy_often(world, app, 1)
+    for value in range(1, 6):
+        await world.put(f"/application/{app}/secret/{secret}", {"key": "TOKEN", "value": str(value)})
+        await deploy_often(world, app, 1)
+    kept = world.installation.ctx.store.reads.deployment_inputs
+    versions = await kept.of_holder(app, "secret")
+    assert len(versions) == 3
+    assert all(version.sealed for version in versions)
+    answer = await world.post(f"/application/{app}/rollback", {"deployment_id": "v5"})
+    assert answer.status == 202, answer
+    await world.settle()
+    assert (await deployments(world, app))[0]["status"] == "SUCCEEDED"
+
+
+async def test_a_version_that_an_earlier_and_a_kept_deployment_ran_with_stays(world: World, monkeypatch):
+    monkeypatch.setattr(records, "KEPT_INPUTS", 3)
+    app = await deployed(world)
+    secret = (await world.post(f"/application/{app}/secret", {"key": "TOKEN", "value": "former"}))["id"]
+    await deploy_often(world, app, 3)
+    await world.put(f"/application/{app}/secret/{secret}", {"key": "TOKEN", "value": "present"})
+    await deploy_often(world, app, 2)
+    kept = world.installation.ctx.store.reads.deployment_inputs
+    assert len(await kept.of_holder(app, "secret")) == 2
+    answer = await world.post(f"/application/{app}/rollback", {"deployment_id": "v4"})
+    assert answer.status == 202, answer

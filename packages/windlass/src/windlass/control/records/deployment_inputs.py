@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from windlass.store import Reads, Row
+from windlass.store import Reads, Row, Tx
 
 
 class LevelRows(Struct, frozen=True):
@@ -62,3 +62,24 @@ async def read_kept(reads: Reads, deployment: str) -> KeptInputs | None:
     """Returns the kept inputs of a deployment; None if an earlier version of Windlass kept none."""
     body = await reads.deployment_inputs.get(deployment)
     return _decode(body) if body else None
+
+
+async def forget_inputs(tx: Tx, service: str, newest_number: int) -> None:
+    """Removes the inputs of deployments of a service up to number `newest_number`, and the versions of the
+    service and its own variables that no other deployment ran with. Levels are shared with other services:
+    their versions stay."""
+    forgotten = await tx.deployment_inputs.forget(service, newest_number)
+    unused = _own_versions(service, forgotten)
+    # Few deployments change much: the next one alone usually has all of it.
+    if unused and (later := await tx.deployment_inputs.next(service, newest_number)):
+        unused -= _own_versions(service, [later])
+    if unused:
+        unused -= _own_versions(service, await tx.deployment_inputs.of_service(service))
+    await tx.deployment_inputs.delete_versions(service, unused)
+
+
+def _own_versions(service: str, encoded: Iterable[bytes]) -> set[tuple[str, str]]:
+    """Returns the ids with the tags of a service and its variables that inputs refer to."""
+    all_kept = [_decode(body) for body in encoded]
+    own = {(service, kept.service) for kept in all_kept}
+    return own | {(variable.id, variable.tag) for kept in all_kept for variable in kept.of(service)}

@@ -17,6 +17,7 @@ from windlass.base.errors import Conflict
 from windlass.control.context.call import ITSELF, Call, Origin, encode
 from windlass.control.context.place import NOT_CONNECTED
 from windlass.control.records import sole_organization
+from windlass.control.records.deployment_inputs import forget_inputs
 from windlass.control.records.disk_shares import refuse_above_share
 from windlass.control.records.outbox import write_deliveries
 from windlass.control.records.recording import about_itself, emit, origin_of
@@ -59,7 +60,6 @@ KEPT_WORKLOADS: Final = 20
 """The newest deployments of a service that keep their workloads. A rollback does not need them."""
 KEPT_INPUTS: Final = 200
 """The newest deployments of a service that keep the settings and variables with which they ran."""
-_FORGOTTEN_INPUTS: Final = 20
 
 _decode_details = msgspec.json.Decoder(Particulars).decode
 
@@ -132,7 +132,7 @@ async def _forget_earlier(tx: Tx, service: str, number: int) -> None:
     if number > KEPT_WORKLOADS:
         await tx.deployments.forget_workloads(service, number - KEPT_WORKLOADS)
     if (last := number - KEPT_INPUTS) > 0:
-        await tx.deployment_inputs.forget(service, range(last + 1 - _FORGOTTEN_INPUTS, last + 1))
+        await forget_inputs(tx, service, last)
 
 
 def _new_details(service: Row, call: Call, version: ChosenVersion, stage: StageRecord | None) -> Particulars:

@@ -47,12 +47,21 @@ GET_INPUTS: Final = "SELECT body FROM deployment_inputs WHERE deployment = $1"
 SET_INPUTS: Final = """
 INSERT INTO deployment_inputs (deployment, service, body) VALUES ($1, $2, $3)
 ON CONFLICT (deployment) DO UPDATE SET body = excluded.body"""
-FORGET_INPUTS: Final = """
+FORGOTTEN_AT_ONCE: Final = 20
+"""Maximum number of deployments whose inputs one change removes."""
+FORGET_INPUTS: Final = f"""
 DELETE FROM deployment_inputs WHERE deployment IN (
-    SELECT old.id FROM deployment AS old
-    WHERE old.service = $1 AND old.number > $2 AND old.number <= $3
+    SELECT old.id FROM deployment_inputs AS inputs CROSS JOIN deployment AS old
+    WHERE inputs.service = $1 AND old.id = inputs.deployment AND old.number <= $2
     AND NOT EXISTS (SELECT 1 FROM status WHERE status.id = $1 AND status.serving = old.id)
-)"""
+    ORDER BY old.number LIMIT {FORGOTTEN_AT_ONCE}
+) RETURNING body"""
+NEXT_INPUTS: Final = """
+SELECT inputs.body FROM deployment AS later CROSS JOIN deployment_inputs AS inputs
+WHERE later.service = $1 AND later.number > $2 AND inputs.deployment = later.id
+ORDER BY later.number LIMIT 1"""
+INPUTS_OF_SERVICE: Final = "SELECT body FROM deployment_inputs WHERE service = $1"
+DELETE_VERSION: Final = "DELETE FROM resource_version WHERE id = $1 AND tag = $2 AND holder = $3"
 DELETE_INPUTS_OF_SERVICE: Final = "DELETE FROM deployment_inputs WHERE service = $1"
 
 
@@ -67,6 +76,15 @@ class DeploymentInputsTable(Table):
     async def version(self, id: str, tag: str) -> ResourceVersionRow | None:
         row = await self._session.one(GET, id, tag)
         return ResourceVersionRow(*row) if row else None
+
+    async def next(self, service: str, number: int) -> bytes | None:
+        """Returns the inputs of the first deployment of a service after number `number` that has some."""
+        row = await self._session.one(NEXT_INPUTS, service, number)
+        return bytes(row[0]) if row else None
+
+    async def of_service(self, service: str) -> list[bytes]:
+        """Returns the inputs of all deployments of a service that are kept."""
+        return [bytes(row[0]) for row in await self._session.all(INPUTS_OF_SERVICE, service)]
 
     async def of_holder(self, holder: str, family: str) -> list[ResourceVersionRow]:
         """Returns all kept versions of the resources of a family at a level."""
@@ -94,9 +112,14 @@ class DeploymentInputsChanges(DeploymentInputsTable):
         rows: Sequence[Sequence[object]] = [(version.sealed, version.id, version.tag) for version in versions]
         await self._session.many(SEAL, rows)
 
-    async def forget(self, service: str, numbers: range) -> None:
-        """Removes the inputs of deployments of a service, but not of the serving one."""
-        await self._session.all(FORGET_INPUTS, service, numbers.start - 1, numbers.stop - 1)
+    async def forget(self, service: str, newest_number: int) -> list[bytes]:
+        """Removes the inputs of deployments of a service up to number `newest_number`, a few at once, but not
+        of the serving one. Returns them."""
+        return [bytes(row[0]) for row in await self._session.all(FORGET_INPUTS, service, newest_number)]
+
+    async def delete_versions(self, holder: str, versions: Iterable[tuple[str, str]]) -> None:
+        """Removes versions of a service and its variables: ids with tags."""
+        await self._session.many(DELETE_VERSION, [(id, tag, holder) for id, tag in versions])
 
     async def delete_of(self, id: str) -> None:
         """Removes the inputs and versions of a service or level, and erases the value of a secret."""
