@@ -262,3 +262,19 @@ def test_commands_of_other_tools_are_answered_with_those_of_windlass(words, answ
     said = say(*words)
     assert said.code == 2
     assert answer in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("env set A=1", "windlass deploy"),
+        ("env set worker A=1", "windlass deploy worker"),
+        ("env set worker A=1 -e shop/production", "windlass deploy worker -e shop/production"),
+        ("env set --shared A=1", "windlass environment deploy shop/production"),
+        ("settings set worker deployment.update_strategy.type=Recreate", "windlass deploy worker"),
+        ("settings set deployment.update_strategy.type=Recreate", "windlass deploy"),
+    ],
+)
+async def test_a_change_names_the_command_that_deploys_what_it_changed(two, words, command):
+    said = await two(*words.split(), "--text")
+    assert (said.code, f"`{command}`" in said.err) == (0, True)

@@ -89,6 +89,11 @@ class EverydayCall:
                 words += [option, str(value)]
         return shlex.join(words)
 
+    def deploy_line(self, name: str) -> str:
+        """Returns the command line that deploys a service, without its name if it is the linked one."""
+        is_linked = self.linked is not None and self.linked.link.application == name
+        return self.command_line("deploy", None if is_linked else name)
+
     @cached_property
     def place(self) -> EnvironmentPlace:
         if not self.environment:

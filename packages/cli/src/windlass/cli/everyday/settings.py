@@ -87,9 +87,10 @@ def _replace(
         text = msgspec.json.encode(after.json[key]).decode()
         effect = _SETTINGS_BY_NAME[key].effect if key in _SETTINGS_BY_NAME else Effect.NONE
         click.echo(f"{plain(key)} = {plain(text)}")
+        is_deployed = effect is Effect.DEPLOYMENT
         say(
             f"{EFFECT_SENTENCES[effect]}."
-            + (" Deploy it: `windlass deploy`." if effect is Effect.DEPLOYMENT else "")
+            + (f" Deploy it: `{plain(call.deploy_line(service.name))}`." if is_deployed else "")
         )
 
 

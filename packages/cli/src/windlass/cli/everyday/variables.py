@@ -4,6 +4,7 @@ file."""
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -156,7 +157,7 @@ class VariableCommands:
             print_json({"deleted": [*keys]})
         else:
             click.echo(f"Deleted {', '.join(map(plain, keys))}")
-            _print_when_effective(call)
+            _print_when_effective(call, level)
 
     def import_file(
         self, words: Sequence[str], shared: bool, yes: bool, dry_run: bool, name: str | None, **options: Any
@@ -270,7 +271,7 @@ class VariableCommands:
             print_json(msgspec.to_builtins(changes))
         elif changes.written:
             click.echo(f"Set {', '.join(changes.written)} of {plain(level.name)}")
-            _print_when_effective(call)
+            _print_when_effective(call, level)
         else:
             click.echo("Nothing changes: all of them have these values")
 
@@ -297,8 +298,13 @@ def _choose_level(call: EverydayCall, name: str | None, *, shared: bool) -> Vari
     return VariableLevel(service.path, service.row["service_type"], service.name)
 
 
-def _print_when_effective(call: EverydayCall) -> None:
-    say("It takes effect with the next deployment: `windlass deploy`.")
+def _print_when_effective(call: EverydayCall, level: VariableLevel) -> None:
+    """Prints the command that deploys what has the variables."""
+    if level.path.startswith("/environment/"):
+        command = shlex.join(["windlass", "environment", "deploy", level.name])
+    else:
+        command = call.deploy_line(level.name)
+    say(f"It takes effect with the next deployment: `{plain(command)}`.")
 
 
 # Declarations
