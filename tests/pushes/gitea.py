@@ -18,11 +18,10 @@ from tests.certificates import authority, write_pair
 from tests.free_ports import free_port
 from tests.needs import program
 from tests.pushes.pushing import GIT, Folder, web_folder
-from tests.whole import Windlass
-from windlass.base.http_out import HttpSender
+from tests.whole import PATIENCE, Windlass, until
+from windlass.base.http_out import HttpSender, NoAnswer
 
 _USER: Final = "acme"
-_BRANCHES: Final = "/repos/acme/shop/branches"
 _CONFIG: Final = """
 RUN_MODE = prod
 I_AM_BEING_UNSAFE_RUNNING_AS_ROOT = true
@@ -48,7 +47,6 @@ ENABLED = false
 [log]
 LEVEL = Warn
 """
-_TRIES: Final = 300
 _TOKEN_PATTERN: Final = re.compile(r"^[0-9a-f]{40}$", re.MULTILINE)
 
 
@@ -124,20 +122,20 @@ class Gitea:
 
     async def _begin(self) -> None:
         """Makes the repository, once the server answers."""
-        for _ in range(_TRIES):
-            with contextlib.suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", self._port)
-                writer.close()
-                break
-            await asyncio.sleep(0.05)
+        await until(self._answers)
         await self.call("POST", "/user/repos", {"name": "shop", "private": True, "default_branch": "main"})
         self._folder.git("remote", "add", "origin", self.url)
         await self._send("main")
 
+    async def _answers(self) -> bool:
+        with contextlib.suppress(NoAnswer):
+            return (await self._sender.send("GET", f"{self.api}/version")).status == 200
+        return False
+
     async def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
         sent = json.dumps(body).encode() if body is not None else b""
-        answer = await self._sender.send(method, f"{self.api}{path}", sent, headers)
+        answer = await self._sender.send(method, f"{self.api}{path}", sent, headers, seconds=PATIENCE)
         assert answer.status < 300, (method, path, answer, self._log())
         return json.loads(answer.body) if answer.body else None
 
@@ -148,12 +146,13 @@ class Gitea:
         """Pushes a branch, and waits until the API knows it: its table of branches is written afterwards."""
         await asyncio.to_thread(self._push, branch)
         newest = self._folder.git("rev-parse", branch)
-        for _ in range(_TRIES):
-            found = {one["name"]: one["commit"]["id"] for one in await self.call("GET", _BRANCHES) or ()}
-            if found.get(branch) == newest:
-                return
-            await asyncio.sleep(0.1)
-        raise AssertionError(self._log())
+
+        async def is_known() -> bool:
+            # It answers null for a repository without commits.
+            found = await self.call("GET", "/repos/acme/shop/branches") or ()
+            return (branch, newest) in {(one["name"], one["commit"]["id"]) for one in found}
+
+        await until(is_known)
 
     def _push(self, branch: str) -> None:
         environment = GIT | {"HOME": str(self._folder.path), "GIT_SSL_CAINFO": self._authority}
