@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -59,3 +60,29 @@ async def test_the_only_generation_ends_without_a_pause(cluster, tmp_path):
         seen = watch_removals(cluster)
         await engine.remove(only.service, grace=5)
         assert seen[0] == ["1"]
+
+
+async def test_surplus_instances_leave_the_service_some_time_before_they_end(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(endings, "LEAVE_SECONDS", 1000.0)
+    it = shop()
+
+    def serving() -> int:
+        return sum(names.SERVES in pod["metadata"]["labels"] for pod in cluster.all("pods"))
+
+    async with engine_on(cluster, tmp_path) as engine:
+        await engine.apply(it, 3)
+        removals = watch_removals(cluster)
+        scaling = asyncio.create_task(engine.apply(it, 1))
+        await asyncio.wait({scaling}, timeout=1)
+        assert (scaling.done(), serving(), removals) == (False, 1, [])
+        scaling.cancel()  # as at the end of the server: all of them serve again
+        await asyncio.gather(scaling, return_exceptions=True)
+        assert serving() == 3
+
+
+async def test_the_last_instances_end_without_a_pause(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(endings, "LEAVE_SECONDS", 1000.0)
+    it = shop()
+    async with engine_on(cluster, tmp_path) as engine:
+        await engine.apply(it, 2)
+        assert not (await engine.apply(it, 0)).instances

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import ceil
 from time import monotonic
@@ -18,8 +18,9 @@ from windlass.kubernetes.instances import has_ended, is_leaving, is_running, num
 from windlass.kubernetes.output_readers import OutputReaders
 from windlass.kubernetes.runs import Runs
 
-LEAVE_SECONDS: Final = 1.0
-"""Seconds in which all nodes learn that a Pod gets no more connections of neighbours."""
+LEAVE_SECONDS: Final = 2.0
+"""Seconds in which all nodes learn that a Pod gets no more connections of neighbours. A node applies changes
+at most once in a second (`minSyncPeriod` of kube-proxy)."""
 _ASIDE_GRACE: Final = 10.0
 _END_PATIENCE: Final = 90.0
 """Seconds beyond the grace period in which a node ends an instance."""
@@ -49,11 +50,26 @@ class Endings:
         leaving = [pod for pod in running if generation in (None, number(pod.label(names.GENERATION)))]
         if not leaving or len(leaving) == len(running):
             return
-        for pod in leaving:
-            change = {"metadata": {"labels": {names.SERVES: None}}}
-            with suppress(ClusterRefusal):  # it ends without it
-                await self._api.patch(paths.pods(pod.metadata.namespace, pod.metadata.name), change, Pod)
+        await self.label(leaving, {names.SERVES: None})
         await asyncio.sleep(LEAVE_SECONDS)
+
+    async def await_neighbours(self, pods: Sequence[Pod], since: float) -> None:
+        """Waits until nodes know that surplus Pods have left their service. `pods`: as they were before.
+        `since`: when they left, by `monotonic`."""
+        if any(map(_has_neighbours, pods)):
+            await asyncio.sleep(max(0.0, since + LEAVE_SECONDS - monotonic()))
+
+    async def label(
+        self,
+        pods: Sequence[Pod],
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Changes labels and annotations of Pods, except of those that are gone."""
+        for pod in pods:
+            change = {"metadata": {"labels": labels, "annotations": annotations or {}}}
+            with suppress(ClusterRefusal):
+                await self._api.patch(paths.pods(pod.metadata.namespace, pod.metadata.name), change, Pod)
 
     async def end_pods(
         self, service: str, generation: int | None, controllers: Sequence[GenerationObject], grace: float

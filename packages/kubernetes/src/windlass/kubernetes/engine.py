@@ -57,7 +57,7 @@ from windlass.engines.workload import (
     Usage,
     Workload,
 )
-from windlass.kubernetes import names, paths
+from windlass.kubernetes import names
 from windlass.kubernetes.access import ClusterAccess
 from windlass.kubernetes.api import ClusterApi, ClusterRefusal, ClusterUnavailable
 from windlass.kubernetes.cache import ClusterCache
@@ -339,29 +339,21 @@ class KubernetesEngine:
         leaving = [found for pod in surplus if (found := self._seen_as(pod))]
         self._leaving |= uids
         try:
-            await self._label(surplus, {names.SERVES: None})
+            await self._endings.label(surplus, {names.SERVES: None})
+            left_at = monotonic()
             async with AsyncExitStack() as undo:
-                undo.push_async_callback(self._label, surplus, {names.SERVES: "yes"})
+                undo.push_async_callback(self._endings.label, surplus, {names.SERVES: "yes"})
                 await leave(leaving)
+                if count:
+                    await self._endings.await_neighbours(surplus, left_at)
                 undo.pop_all()
-            await self._label(surplus, {}, {DELETION_COST: _TERMINATION_COST})
+            await self._endings.label(surplus, {}, {DELETION_COST: _TERMINATION_COST})
             for controller in self._generations.of(workload.service, workload.generation):
                 if not is_removed(controller):
                     await self._generations.scale(controller, count)
             await self._endings.gone(surplus, workload.grace)
         finally:
             self._leaving -= uids
-
-    async def _label(
-        self,
-        pods: Sequence[Pod],
-        labels: Mapping[str, str | None],
-        annotations: Mapping[str, str] | None = None,
-    ) -> None:
-        for pod in pods:
-            change = {"metadata": {"labels": labels, "annotations": annotations or {}}}
-            with suppress(ClusterRefusal):
-                await self._api.patch(paths.pods(pod.metadata.namespace, pod.metadata.name), change, Pod)
 
     async def remove(self, service: str, *, generation: int | None = None, grace: float = 10.0) -> None:
         with self._notices.own_effects(service, generation), translated_refusals():
