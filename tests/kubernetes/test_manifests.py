@@ -61,6 +61,17 @@ def test_a_container_has_limits_and_no_more_rights_than_images_need():
     assert pod()["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
 
 
+def test_no_pod_gets_an_account_of_its_namespace_which_may_be_that_of_a_chart():
+    account = {
+        "security.service_account_name": "operator",
+        "security.automount_service_account_token": "true",
+    }
+    it = web(variables=account, labels=account)
+    for made in (manifests.controller(OPTIONS, it, 1)["spec"]["template"], manifests.run(OPTIONS, it, 0)):
+        assert made["spec"]["automountServiceAccountToken"] is False
+        assert "serviceAccountName" not in made["spec"]
+
+
 def test_a_program_that_is_an_init_stays_the_first_process():
     assert pod()["shareProcessNamespace"] is True
     assert pod(command=("/sbin/tini", "--", "web"))["shareProcessNamespace"] is False

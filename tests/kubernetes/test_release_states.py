@@ -20,6 +20,7 @@ from windlass.kubernetes.releases import Releases
 T = TypeVar("T")
 SPACE = names.namespace("i", "one")
 OF_HELM = {"app.kubernetes.io/managed-by": "Helm"}
+WEB = {"app": "web"}
 OWN, OTHER = "10.1.0.5", "10.1.0.6"
 PORTS = [{"name": "http", "port": 8080}, {"name": "http", "port": 70_000}]
 
@@ -39,13 +40,19 @@ def put(
     cluster.put(resource, {"metadata": metadata, **rest})
 
 
-def put_service(cluster: StubCluster, *addresses: str) -> None:
+def put_service(
+    cluster: StubCluster,
+    *addresses: str,
+    phase: str = "Running",
+    author: str = "endpointslice-controller.k8s.io",
+    selector: dict[str, str] | None = WEB,
+) -> None:
     """Makes a Service with endpoints, of which only OWN is the address of a Pod in the namespace."""
-    put(cluster, "pods", "web-1", spec={"containers": []}, status={"phase": "Running", "podIP": OWN})
-    put(cluster, "services", "web", spec={"ports": [{"name": "http", "port": 80}]})
+    put(cluster, "pods", "web-1", spec={"containers": []}, status={"phase": phase, "podIP": OWN})
+    put(cluster, "services", "web", spec={"ports": [{"name": "http", "port": 80}], "selector": selector})
     endpoints = [{"addresses": [address]} for address in addresses]
-    label = {"kubernetes.io/service-name": "web"}
-    put(cluster, "endpointslices", "web-a", label, ports=PORTS, endpoints=endpoints)
+    labels = {"kubernetes.io/service-name": "web", "endpointslice.kubernetes.io/managed-by": author}
+    put(cluster, "endpointslices", "web-a", labels, ports=PORTS, endpoints=endpoints)
 
 
 async def state_of(cluster: StubCluster) -> ReleaseState:
@@ -70,6 +77,21 @@ async def test_only_addresses_of_pods_in_the_namespace_and_real_ports_are_endpoi
     put_service(cluster, OTHER, OWN)
     (route,) = (await state_of(cluster)).routes
     assert route.ports == {80: [ReleasedEndpoint(OWN, 8080)]}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"phase": "Succeeded"}, {"phase": "Failed"}, {"author": "a-chart"}, {"selector": None}],
+    ids=str,
+)
+async def test_an_address_that_another_pod_may_have_got_is_no_endpoint(
+    cluster: StubCluster, given: dict[str, Any]
+):
+    """A Pod that has ended keeps its address, and a chart its own list of addresses. The negative control is
+    the test above."""
+    put_service(cluster, OWN, **given)
+    (route,) = (await state_of(cluster)).routes
+    assert not any(route.ports.values())
 
 
 async def test_no_more_endpoints_are_looked_at_than_the_limit(

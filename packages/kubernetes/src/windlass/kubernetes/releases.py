@@ -32,7 +32,7 @@ from windlass.kubernetes import names, paths
 from windlass.kubernetes.api import ClusterApi, ClusterRefusal, ClusterUnavailable
 from windlass.kubernetes.cache import DEPLOYMENTS, STATEFUL_SETS
 from windlass.kubernetes.documents import KubeObject, ObjectCondition, Pod
-from windlass.kubernetes.instances import OUT_OF_MEMORY, is_leaving
+from windlass.kubernetes.instances import OUT_OF_MEMORY, has_ended, is_leaving
 from windlass.kubernetes.kept_objects import KeptObjects
 from windlass.kubernetes.manifests import ClusterOptions
 from windlass.kubernetes.reasons import pending_reason
@@ -42,6 +42,10 @@ from windlass.kubernetes.watch import Watch
 _SELECTOR: Final = "app.kubernetes.io/managed-by=Helm"
 _RELEASE: Final = "meta.helm.sh/release-name"
 _SERVICE_OF_SLICE: Final = "kubernetes.io/service-name"
+_AUTHOR_OF_SLICE: Final = "endpointslice.kubernetes.io/managed-by"
+_CONTROLLER: Final = "endpointslice-controller.k8s.io"
+"""The controller that writes the addresses of Services with a selector. It corrects what others write in its
+name."""
 _SERVICES: Final = "/api/v1/services"
 _DAEMON_SETS: Final = "/apis/apps/v1/daemonsets"
 _JOBS: Final = "/apis/batch/v1/jobs"
@@ -136,6 +140,7 @@ class _ReleaseServicePort(Struct, frozen=True):
 
 class _ReleaseServiceSpec(Struct, frozen=True):
     ports: list[_ReleaseServicePort] | None = None
+    selector: dict[str, str] | None = None
 
 
 class ReleaseService(KubeObject, frozen=True):
@@ -279,13 +284,16 @@ class Releases:
         self._changed |= {*self._environments.values()}
 
     def _routes(self, namespace: str, pods: Iterable[Pod]) -> Iterable[ReleasedRoute]:
-        own = {pod.status.pod_ip for pod in pods if not is_leaving(pod) and self._is_open(pod.status.pod_ip)}
+        # A Pod that has ended keeps its address in the answers, while another Pod may get it.
+        there = (pod for pod in pods if not is_leaving(pod) and not has_ended(pod))
+        own = {pod.status.pod_ip for pod in there if self._is_open(pod.status.pod_ip)}
         endpoints = self._endpoints(namespace, own)
         services = (it for it in self._services.all() if it.metadata.namespace == namespace)
         for service in islice(services, MAX_OBJECTS):
             if isinstance(service, ReleaseService):
                 name = service.metadata.name
-                ports = {port.name: port.port for port in service.spec.ports or ()}
+                # Addresses that a chart has written stay when a Pod of another environment gets them.
+                ports = {port.name: port.port for port in service.spec.ports or () if service.spec.selector}
                 yield ReleasedRoute(
                     name=name,
                     release=service.annotation(_RELEASE),
@@ -301,6 +309,7 @@ class Releases:
             (it.label(_SERVICE_OF_SLICE), target, endpoint)
             for it in self._slices.all()
             if isinstance(it, EndpointSlice) and it.metadata.namespace == namespace
+            if it.label(_AUTHOR_OF_SLICE) == _CONTROLLER
             for target, endpoint in product(it.ports or (), it.endpoints or ())
         )
         found: defaultdict[tuple[str, str], set[ReleasedEndpoint]] = defaultdict(set)
