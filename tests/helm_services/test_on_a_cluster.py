@@ -124,23 +124,26 @@ class Access:
         return await in_thread(self._make, f"wl-{environment}", round(seconds))
 
     def _make(self, namespace: str, seconds: int) -> NamespaceCredential:
+        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
         if namespace not in self.namespaces:
             self.cluster.add_namespace(namespace)
             self.namespaces.add(namespace)
-            self._kubectl(namespace, "create", "serviceaccount", "runs")
-            role = ("--clusterrole=cluster-admin", f"--serviceaccount={namespace}:runs")
-            self._kubectl(namespace, "create", "rolebinding", "runs", *role)
-        duration = f"--duration={max(600, seconds)}s"
-        token = self._kubectl(namespace, "create", "token", "runs", duration).strip()
+            self.cluster.ask(accounts, {"metadata": {"name": "runs"}})
+            group = "rbac.authorization.k8s.io"
+            binding = {
+                "metadata": {"name": "runs"},
+                "subjects": [{"kind": "ServiceAccount", "name": "runs", "namespace": namespace}],
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+            }
+            self.cluster.ask(f"/apis/{group}/v1/namespaces/{namespace}/rolebindings", binding)
+        lifetime = {"spec": {"expirationSeconds": max(600, seconds)}}
+        token = self.cluster.ask(f"{accounts}/runs/token", lifetime)["status"]["token"]
         return NamespaceCredential(
             server=self.cluster.url,
             ca_certificate=self.cluster.ca_certificate,
             token=token,
             namespace=namespace,
         )
-
-    def _kubectl(self, namespace: str, *words: str) -> str:
-        return self.cluster.kubectl("--namespace", namespace, *words)
 
 
 @pytest.fixture(scope="module")
@@ -255,20 +258,23 @@ class Release:
     async def log(self) -> str:
         return "\n".join(line["message"] for line in await self.results("log?tail=2000"))
 
+    def ask(self, path: str) -> Any:
+        """Asks the API server about objects of the namespace; a kubectl for each question would take most of
+        the processor."""
+        group = "/apis/apps/v1" if path.startswith("deployments") else "/api/v1"
+        return self.access.cluster.ask(f"{group}/namespaces/{self.namespace}/{path}")
+
     def objects(self, kind: str) -> list[str]:
-        output = self.access.cluster.kubectl("--namespace", self.namespace, "get", kind, "-o", "name")
-        return [line.partition("/")[2] for line in output.splitlines()]
+        return [item["metadata"]["name"] for item in self.ask(f"{kind}s")["items"]]
 
     def text(self) -> str:
         """The text of the Deployment that is in the cluster."""
-        path = "{.spec.template.spec.containers[0].command[2]}"
-        words = ("--namespace", self.namespace, "get", "deployment", "web", "-o", f"jsonpath={path}")
-        return self.access.cluster.kubectl(*words).partition("# ")[2]
+        (container,) = self.ask("deployments/web")["spec"]["template"]["spec"]["containers"]
+        return str(container["command"][2]).partition("# ")[2]
 
     def states(self) -> dict[int, str]:
         """The state of each revision, as Helm has stored it."""
-        words = ("--namespace", self.namespace, "get", "secret", "-l", f"name={self.name},owner=helm")
-        listed = json.loads(self.access.cluster.kubectl(*words, "-o", "json"))["items"]
+        listed = self.ask(f"secrets?labelSelector=owner%3Dhelm,name%3D{self.name}")["items"]
         labels = [item["metadata"]["labels"] for item in listed]
         return {int(label["version"]): label["status"] for label in labels}
 
@@ -447,7 +453,7 @@ async def test_a_connected_cluster_gets_the_releases_of_its_environments(
         release.id = str((await started.call("POST", f"/environment/{environment}/helm", body))["id"])
         ended = await release.run()
         assert ended["status"] == "SUCCEEDED", (ended, await release.log())
-        found = json.loads(cluster.kubectl("get", "deployment", "--all-namespaces", "-o", "json"))["items"]
+        found = cluster.ask("/apis/apps/v1/deployments")["items"]
         names = [item["metadata"] for item in found if environment in item["metadata"]["namespace"]]
         assert [name["name"] for name in names] == ["web"]
         await is_watched(release, names[0]["namespace"])

@@ -111,6 +111,10 @@ class HelmRun:
         self._api: KubernetesApi | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._was_paused = False
+        self._known_history: list[dict[str, Any]] | None = None
+        """The history of the release, until this run changes it. Each command of Helm costs a third of a
+        second of the processor."""
+        self._known_manifest: str | None = None
         self.was_asked = 0
         """The number of the signal that asks this run to end, or 0."""
 
@@ -183,17 +187,25 @@ class HelmRun:
         assert self._api is not None
         for number in unfinished:  # otherwise, the history would show them as in progress forever
             self._api.forget_revision(self._release, number)
+        self._forget_release()
 
     def _state(self) -> str:
         """Returns the state of the release; empty if there is none."""
-        status = self._ask("status", self._release, "-o", "json", *self._place())
-        return str(status["info"]["status"]) if status else ""
+        newest = max(self._history(), key=lambda item: int(item["revision"]), default=None)
+        return str(newest["status"]) if newest else ""
 
     def _history(self) -> list[dict[str, Any]]:
-        revisions: list[dict[str, Any]] = (
-            self._ask("history", self._release, "-o", "json", *self._place()) or []
-        )
-        return revisions
+        if self._known_history is None:
+            self._known_history = self._ask("history", self._release, "-o", "json", *self._place()) or []
+        return self._known_history
+
+    def _manifest(self) -> str:
+        if self._known_manifest is None:
+            self._known_manifest = self._text("get", "manifest", self._release, *self._place())
+        return self._known_manifest
+
+    def _forget_release(self) -> None:
+        self._known_history = self._known_manifest = None
 
     def _last_deployed(self) -> int:
         """Returns the newest revision that was deployed; 0 if there is none."""
@@ -205,7 +217,7 @@ class HelmRun:
     def _show(self) -> None:
         """Sends what the upgrade will change, by objects: the server hides the values of Secrets."""
         revisions = self._history()
-        before = self._text("get", "manifest", self._release, *self._place()) if revisions else ""
+        before = self._manifest() if revisions else ""
         planned = json.loads(self._text(*self._upgrade_words(), "--dry-run=server", "-o", "json"))
         plan = {
             "before": before,
@@ -301,8 +313,7 @@ class HelmRun:
         """Yields the kind and the name of the release's objects of these kinds."""
         if not self._history():
             return
-        manifest = self._text("get", "manifest", self._release, *self._place())
-        for document in re.split(r"^---$", manifest, flags=re.MULTILINE):
+        for document in re.split(r"^---$", self._manifest(), flags=re.MULTILINE):
             kind, name = _KIND_PATTERN.search(document), _NAME_PATTERN.search(document)
             if kind and name and kind[1] in kinds:
                 yield kind[1], name[1]
@@ -385,8 +396,9 @@ class HelmRun:
         return output.decode(errors="replace")
 
     def _helm(self, *words: str) -> None:
-        """Runs a command of Helm and prints its output. Raises HelmFailure if it fails."""
+        """Runs a command that changes the release, and prints its output. Raises HelmFailure if it fails."""
         say(f"helm {words[0]}")
+        self._forget_release()
         kept: list[str] = []
         size = 0
         with self._start(words, subprocess.STDOUT) as process:
