@@ -50,6 +50,17 @@ async def test_a_push_is_deployed_at_once(world: World):
     assert (entry["branch"], entry["commit_id"], entry["event"]) == ("main", second, "push")
 
 
+async def test_a_push_of_a_service_that_was_never_deployed_says_so(world: World):
+    repository = {"url": "https://git.example/acme/shop.git", "branch": "main"}
+    environment = await world.environment(await world.project())
+    app = await world.application(environment, auto_deploy=True, git_repository=repository)
+    to = await webhook(world, app)
+    await send(world, to, push(world.git.push("second")))
+    await world.settle()
+    assert await results(world, app) == ["NOT_RUNNING"]
+    assert await commits(world, app) == []
+
+
 @pytest.mark.parametrize(
     ("sign", "body_of"),
     [(github, push), (gitea, push), (forgejo, push), (gitlab, push), (bitbucket, bitbucket_push)],

@@ -163,7 +163,9 @@ async def _deploy_if_new(ctx: Context, branch_check: BranchLook, source: GitSour
         current = await tx.resources.get(service.id)
         if current is None or current.tag != service.tag or await _read_filters(tx, service) != filters:
             return ""  # the settings changed meanwhile
-        step = await _choose_step(tx, service.id, seen, head) if seen and is_watched else CommitStep.NOTE
+        step = CommitStep.NOTE if seen else CommitStep.NOT_RUNNING  # it was never deployed
+        if seen and is_watched:
+            step = await _choose_step(tx, service.id, seen, head)
         if step is CommitStep.WAIT:
             return ""
         await tx.branch_heads.record(service.id, head)
