@@ -63,7 +63,8 @@ class EndsOfEngine:
         if container in self._cut_off:
             return True
         has_ended = state["Status"] == "exited" and not state.get("OOMKilled")
-        return has_ended and self._is_in_outage(milliseconds(state["FinishedAt"]) / 1000)
+        finished_at = state.get("FinishedAt")  # some engines leave it out
+        return bool(has_ended and finished_at) and self._is_in_outage(milliseconds(finished_at) / 1000)
 
     async def wait_until_noted(self, name: str) -> None:
         """Waits until the end of a container was noted. A description may come before its event."""
