@@ -63,7 +63,7 @@ class EndsOfEngine:
         if container in self._cut_off:
             return True
         has_ended = state["Status"] == "exited" and not state.get("OOMKilled")
-        finished_at = state.get("FinishedAt")  # some engines leave it out
+        finished_at = str(state.get("FinishedAt") or "")  # some engines leave it out
         return bool(has_ended and finished_at) and self._is_in_outage(milliseconds(finished_at) / 1000)
 
     async def wait_until_noted(self, name: str) -> None:

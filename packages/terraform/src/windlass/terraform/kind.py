@@ -115,6 +115,7 @@ _CONTAINER_VARIABLES: Final = {"HOME": "/tmp", "TMPDIR": "/tmp", LAUNCHER_VOLUME
 class TerraformKind(ServiceKind[Terraform]):
     family = terraform
     precedence = Precedence.PREPARATION
+    needs_past_workloads = True  # the backend of the last run is in them
     run_api = TerraformRunApi()
     more_time = "raise timeout_sec"
     instead_of_manifests = "its resources are outside of the cluster: apply its files with its state"

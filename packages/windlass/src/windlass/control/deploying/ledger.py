@@ -28,6 +28,7 @@ from windlass.control.deploying.input_keeping import keep_inputs
 from windlass.control.records.deployment_inputs import InputRows, KeptInputs
 from windlass.control.records.deployments import (
     finish,
+    forget_earlier,
     has_switched,
     move,
     name_of,
@@ -230,10 +231,15 @@ class Ledger:
             details.built = tx.now
         named = await self._name(tx, workload)
         await move(tx, current, Progress.DEPLOYING, details, encrypt_workload(self.ctx, named))
+        await self.forget_earlier(tx, current)
         if current.status == Progress.BUILDING:
             status = await status_of(tx, self.service)
             await tx.statuses.change(replace(status, state=STATES_OF_ACTIONS[Do(current.action)].under_way))
         return named
+
+    async def forget_earlier(self, tx: Tx, current: DeploymentRow) -> None:
+        needs_past = self.ctx.kinds[self.service.family].needs_past_workloads
+        await forget_earlier(tx, self.service.id, current.number, with_workloads=not needs_past)
 
     @in_transaction
     async def refreeze(self, tx: Tx, current: DeploymentRow, workload: Workload) -> Workload:

@@ -164,6 +164,8 @@ class ServiceKind(Generic[S]):
     has_versions: ClassVar[bool] = True
     """Indicates whether a rollback goes back to an earlier build. Without, it goes back to settings alone, as
     with databases, whose data only fits their present version."""
+    needs_past_workloads: ClassVar[bool] = False
+    """Indicates whether it reads the workloads of past deployments. Otherwise, only the newest are kept."""
     run_api: ClassVar[RunApi | None] = None
     """The API for requests of its runs to this server; None if its runs send none."""
     more_time: ClassVar[str] = "ask the operator to raise the setting run_seconds"

@@ -103,7 +103,6 @@ async def accept(
         encode(details), action, None, service.parent,
     )  # fmt: skip
     await tx.deployments.add(deployment)
-    await _forget_earlier(tx, service.id, number)
     status = replace(status, deployments=deployment.number)
     if status.sleep and action not in ENDING_ACTIONS:
         status = replace(status, sleep=Sleep.WAKING)
@@ -126,10 +125,10 @@ async def accept(
     return deployment, status
 
 
-async def _forget_earlier(tx: Tx, service: str, number: int) -> None:
-    """Erases what the new deployment makes superfluous, so that a service keeps a bounded amount however
-    often it is deployed. What the history shows stays."""
-    if number > KEPT_WORKLOADS:
+async def forget_earlier(tx: Tx, service: str, number: int, *, with_workloads: bool) -> None:
+    """Erases what the workload of a new deployment makes superfluous, so that a service keeps a bounded
+    amount however often it is deployed. What the history shows stays."""
+    if with_workloads and number > KEPT_WORKLOADS:
         await tx.deployments.forget_workloads(service, number - KEPT_WORKLOADS)
     if (last := number - KEPT_INPUTS) > 0:
         await forget_inputs(tx, service, last)

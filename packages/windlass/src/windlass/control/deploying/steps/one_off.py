@@ -84,6 +84,7 @@ def _discard_remark(line: str, stage: DeploymentPhase | None) -> None:
 async def _seal(ledger: Ledger, tx: Tx, current: DeploymentRow, workload: Workload) -> None:
     details, sealed = particulars(current), encrypt_workload(ledger.ctx, workload)
     await move(tx, current, Progress(current.status), details, sealed)
+    await ledger.forget_earlier(tx, current)
 
 
 async def _end(ledger: Ledger, workload: Workload, failure: str) -> None:
