@@ -25,6 +25,7 @@ class DeploymentRow(Struct, frozen=True, gc=False):
     sealed: bytes | None = None
     """The sealed specification of the workload: megabytes. None in lists of past deployments."""
     environment: str = ""
+    """Empty in lists of past deployments."""
 
 
 # In the same notation as the condition of the index `deployment_open`, because SQLite compares the texts.
@@ -32,7 +33,9 @@ OPEN_STATES: Final = ", ".join(f"'{progress}'" for progress in Progress if progr
 FORGOTTEN_AT_ONCE: Final = 50
 """Maximum number of workloads that one change erases: they may have megabytes each."""
 _COLUMNS: Final = columns(DeploymentRow)
-_WITHOUT_WORKLOAD: Final = _COLUMNS.replace("sealed", "NULL AS sealed")
+# SQLite keeps the environment after the workload, and would read megabytes to find it.
+_WITHOUT_WORKLOAD: Final = _COLUMNS.replace("sealed, environment", "NULL AS sealed, '' AS environment")
+_OF_DEPLOYMENT: Final = columns(DeploymentRow, "deployment")
 GET: Final = f"SELECT {_COLUMNS} FROM deployment WHERE id = $1"
 GET_PAST: Final = f"SELECT {_WITHOUT_WORKLOAD} FROM deployment WHERE id = $1"
 OPEN: Final = f"""
@@ -54,7 +57,7 @@ SELECT number FROM deployment WHERE service = $1 AND created <= $2 ORDER BY numb
 MAX_AT_ONE_MOMENT: Final = 10
 """Maximum number of deployments of one service that are looked at for one moment."""
 OF_MOMENT: Final = f"""
-SELECT {columns(DeploymentRow, "deployment").replace("deployment.sealed", "NULL")}
+SELECT {_OF_DEPLOYMENT.replace("deployment.sealed, deployment.environment", "NULL, ''")}
 FROM resource JOIN deployment ON deployment.service = resource.id
 WHERE resource.parent = $1 AND deployment.created = $2 AND deployment.number > {-MAX_AT_ONE_MOMENT} + (
     SELECT newest.number FROM deployment AS newest
