@@ -147,7 +147,9 @@ def an_application_without_a_repository_is_built_from_uploads(operation: Operati
 
 @rule
 def a_repository_names_the_folder_of_its_application(operation: Operation, body: Body) -> None:
-    if operation.handler.startswith("application.") and body.get("git_repository"):
+    """`root_path` is for uploaded folders. A PUT meets an application with a repository, named or not."""
+    is_other = operation.handler.startswith("application.") and operation.handler != "application.create"
+    if is_other or (operation.handler == "application.create" and body.get("git_repository")):
         body.pop("root_path", None)
 
 

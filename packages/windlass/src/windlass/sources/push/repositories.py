@@ -363,7 +363,11 @@ class PushedRepositories:
         ) as process:
             self._limits.confine(process)
 
+            is_over = False  # the time of a loop may be a little before that of a timer that it has called
+
             def stop() -> None:
+                nonlocal is_over
+                is_over = True
                 process.kill()
                 stopped()
 
@@ -372,7 +376,7 @@ class PushedRepositories:
             try:
                 while piece := await process.stdout.read(subprocesses.CHUNK_BYTES):
                     yield piece
-                if loop.time() >= timer.when():
+                if is_over:
                     raise TimeoutError
             finally:
                 timer.cancel()
