@@ -20,7 +20,7 @@ from windlass.terminal.command_errors import InvalidUsage
 _ID_PATTERN = re.compile(ids.PATTERN)
 _MAX_PLACES = 10
 _MAX_COPIES = 50
-"""The most resources of one name of which it is asked whether they are in previews."""
+"""Maximum number of resources with the same name that are checked for belonging to a preview."""
 _PREVIEW_MODE = "PREVIEW"
 _VERSION_PATTERN = re.compile(r"v?[1-9][0-9]{0,8}")
 _NUMBER_PATTERN = re.compile(r"[1-9][0-9]{0,8}")

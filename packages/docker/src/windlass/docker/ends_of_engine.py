@@ -1,4 +1,4 @@
-"""Tells ends that the Docker engine or its operator caused from those of the programs.
+"""Distinguishes container exits that the Docker engine or its operator caused from those of the programs.
 
 An engine that is stopped ends its containers, and so does one that was killed, when it is started again. None
 of this says anything about the programs.
@@ -28,11 +28,11 @@ class EndsOfEngine:
     def __init__(self, restarts: Restarts) -> None:
         self._restarts = restarts
         self._outages: deque[tuple[float, float]] = deque(maxlen=_MAX_OUTAGES)
-        """When the engine could not be watched: first and last second."""
+        """Periods in which the engine could not be watched: start and end, in seconds since 1970."""
         self._cut_off: dict[str, None] = {}
-        """Containers whose last end was none of their program's, by id."""
+        """Ids of containers whose last end was not caused by their program."""
         self._noted: dict[str, None] = {}
-        """Containers whose end was noted since their last start, by name."""
+        """Names of containers whose end was noted since their last start."""
 
     def note_loss(self) -> None:
         self._outages.append((time.time() - STOP_SECONDS, math.inf))
@@ -58,8 +58,8 @@ class EndsOfEngine:
         self._noted.pop(name, None)
 
     def was_last(self, container: str, state: Mapping[str, Any]) -> bool:
-        """Returns whether the last end of a container was none of its program's. `state`: as the engine
-        describes it."""
+        """Returns whether the last end of a container was not caused by its program. `state`: as the
+        engine describes it."""
         if container in self._cut_off:
             return True
         has_ended = state["Status"] == "exited" and not state.get("OOMKilled")

@@ -63,7 +63,7 @@ def instance(
     was_cut_off: bool = False,
 ) -> Instance:
     """`restarts` are those by Windlass; `is_due`: it will start the container again; `was_cut_off`: its last
-    end was none of its program's."""
+    end was not caused by its program."""
     state = inspection["State"]
     service, generation, index = words.identity(inspection["Config"]["Labels"])
     phase = _PHASES.get(state["Status"], Phase.WAITING if is_due else Phase.EXITED)

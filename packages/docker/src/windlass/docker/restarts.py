@@ -55,7 +55,7 @@ class Restarts:
         return history is not None and history.timer is not None
 
     def is_stopped(self, container: str) -> bool:
-        """Returns whether somebody has asked a container to end since its last start."""
+        """Returns whether a stop of a container was requested since its last start."""
         history = self._histories.get(container)
         return history is not None and history.is_stopped
 

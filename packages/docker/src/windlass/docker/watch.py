@@ -136,7 +136,7 @@ class EventWatcher:
         return self._ends.get(container)
 
     def was_cut_off(self, container: str, state: Mapping[str, Any]) -> bool:
-        """Returns whether the last end of a container was none of its program's."""
+        """Returns whether the last end of a container was not caused by its program."""
         return self._ends_of_engine.was_last(container, state)
 
     async def wait_until_noted(self, name: str) -> None:

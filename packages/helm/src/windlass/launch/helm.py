@@ -112,8 +112,8 @@ class HelmRun:
         self._process: subprocess.Popen[bytes] | None = None
         self._was_paused = False
         self._known_history: list[dict[str, Any]] | None = None
-        """The history of the release, until this run changes it. Each command of Helm costs a third of a
-        second of the processor."""
+        """The history of the release, until this run changes it. Each Helm command costs a third of a
+        second of CPU time."""
         self._known_manifest: str | None = None
         self.was_asked = 0
         """The number of the signal that asks this run to end, or 0."""

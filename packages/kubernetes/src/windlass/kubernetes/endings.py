@@ -19,8 +19,8 @@ from windlass.kubernetes.output_readers import OutputReaders
 from windlass.kubernetes.runs import Runs
 
 LEAVE_SECONDS: Final = 2.0
-"""Seconds in which all nodes learn that a Pod gets no more connections of neighbours. A node applies changes
-at most once in a second (`minSyncPeriod` of kube-proxy)."""
+"""Seconds until all nodes have stopped sending connections of other services to a Pod that has left its
+Service. A node applies changes at most once in a second (`minSyncPeriod` of kube-proxy)."""
 _ASIDE_GRACE: Final = 10.0
 _END_PATIENCE: Final = 90.0
 """Seconds beyond the grace period in which a node ends an instance."""

@@ -44,8 +44,8 @@ _RELEASE: Final = "meta.helm.sh/release-name"
 _SERVICE_OF_SLICE: Final = "kubernetes.io/service-name"
 _AUTHOR_OF_SLICE: Final = "endpointslice.kubernetes.io/managed-by"
 _CONTROLLER: Final = "endpointslice-controller.k8s.io"
-"""The controller that writes the addresses of Services with a selector. It corrects what others write in its
-name."""
+"""The controller that writes the addresses of Services with a selector. It corrects slices
+that others write under its name."""
 _SERVICES: Final = "/api/v1/services"
 _DAEMON_SETS: Final = "/apis/apps/v1/daemonsets"
 _JOBS: Final = "/apis/batch/v1/jobs"

@@ -30,7 +30,7 @@ NO_NETWORK: Final = "was ended: the process that held the network of its environ
 REBOOTED: Final = "ended when the machine was restarted"
 UNKNOWN: Final = "ended; how is not known, because another run of Windlass started it"
 CUT_OFF: Final = frozenset({NO_NETWORK, REBOOTED, UNKNOWN})
-"""Ends that are none of the program's, or that may be: the next end of the same program is known."""
+"""Ends that the program did not cause, or may not have caused: the reason of its next end is known."""
 TOO_MANY_MOUNTS: Final = (
     "made too many mounts for Windlass to find the memory that it holds in files: make fewer"
 )

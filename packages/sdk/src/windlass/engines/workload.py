@@ -262,7 +262,7 @@ class Instance(Struct, frozen=True, kw_only=True):
     reason: str = ""
     """Reason of the last end, as readable text: `exited with code 1`, `was killed: out of memory`."""
     is_cut_off: bool = False
-    """Whether the last end was none of the program's, as far as the engine knows: the machine was restarted,
+    """Whether the program did not cause the last end, as far as the engine knows: the machine was restarted,
     or its network was gone. The instance is started again, and says nothing about its version."""
     restarts: int = 0
     started_at: int = 0

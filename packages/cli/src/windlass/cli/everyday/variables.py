@@ -299,7 +299,7 @@ def _choose_level(call: EverydayCall, name: str | None, *, shared: bool) -> Vari
 
 
 def _print_when_effective(call: EverydayCall, level: VariableLevel) -> None:
-    """Prints the command that deploys what has the variables."""
+    """Prints the command that deploys the services to which the variables belong."""
     if level.path.startswith("/environment/"):
         command = shlex.join(["windlass", "environment", "deploy", level.name])
     else:

@@ -139,7 +139,7 @@ class Identifiers:
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
         self._numbers: dict[str, int] = {}
-        """The last number of each beginning, so that very many equal ones do not try all of them anew."""
+        """The last number used for each prefix, so that many equal prefixes do not try all numbers again."""
 
     def make(self, text: str, otherwise: str) -> str:
         """Returns an identifier that resembles a text. `otherwise`: the beginning if the text gives none."""

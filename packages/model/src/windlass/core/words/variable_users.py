@@ -22,7 +22,8 @@ class VariableUsers(Struct, frozen=True):
 
 
 class VariableIndex:
-    """The variables of one level, by what they mention. Each value is read once, and is not kept."""
+    """Indexes the variables of one level by the names that their values mention. Each value is read once,
+    and is not kept."""
 
     def __init__(self, entries: Iterable[DeclaredVariable] = ()) -> None:
         self.by_id: dict[str, DeclaredVariable] = {}

@@ -59,7 +59,7 @@ class Obstacle(Struct, frozen=True):
 
 
 class Ends(Struct, frozen=True):
-    """What an engine does about the ends of copies that are awaited."""
+    """How an engine handles copies that end while a release waits for them."""
 
     confirm: Callable[[Instance], Awaitable[Instance]]
     """Returns an ended copy once it is known whether its program caused the end."""
@@ -81,7 +81,7 @@ class ReadinessWait:
         """`ends`: None if the engine itself starts copies again."""
         self._ends = ends
         self._was_away = False
-        """Whether the engine was away meanwhile. It may have come back without copies."""
+        """Whether the engine was unavailable in the meantime. Copies may be gone since then."""
         self._copies, self._clock, self._workload, self._count = copies, clock, workload, count
         self._note, self._noted = note_reason, ""
         self._next_look = CHECK_INTERVAL
@@ -196,8 +196,8 @@ class ReadinessWait:
         return next(filter(None, hindrances), absent)
 
     async def _start_again(self, index: int) -> Obstacle | None:
-        """Starts a copy whose end was none of its program's. An engine that is being stopped or started may
-        refuse it."""
+        """Starts a copy whose end was not caused by its program. An engine that is being stopped or started
+        may refuse it."""
         try:
             if self._ends:
                 await self._ends.start_again(self._workload, index)

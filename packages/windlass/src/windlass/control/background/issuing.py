@@ -200,8 +200,8 @@ class CertificateOrder:
 
     async def _renewal(self, certificate: CertificateRow) -> int:
         """Returns when to renew a certificate: as the authority says (ARI), or else after two thirds of its
-        life. Whatever it says, before the last tenth of its life, and not in the first day, unless its window
-        has just passed, as authorities answer for a certificate that they have revoked."""
+        life. In any case, before the last tenth of its life, and not in the first day, unless the window of
+        the authority has just passed: that is how authorities report a revoked certificate."""
         if not _is_ordered(certificate):
             return certificate.renew
         if certificate.renew >= certificate.expires:  # no certificate was wanted for a time

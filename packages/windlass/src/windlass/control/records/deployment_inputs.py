@@ -70,7 +70,7 @@ async def forget_inputs(tx: Tx, service: str, newest_number: int) -> None:
     their versions stay."""
     forgotten = await tx.deployment_inputs.forget(service, newest_number)
     unused = _own_versions(service, forgotten)
-    # Few deployments change much: the next one alone usually has all of it.
+    # Most deployments change little, so the next one usually refers to nearly all of these versions.
     if unused and (later := await tx.deployment_inputs.next(service, newest_number)):
         unused -= _own_versions(service, [later])
     if unused:

@@ -126,8 +126,8 @@ async def accept(
 
 
 async def forget_earlier(tx: Tx, service: str, number: int, *, with_workloads: bool) -> None:
-    """Erases what the workload of a new deployment makes superfluous, so that a service keeps a bounded
-    amount however often it is deployed. What the history shows stays."""
+    """Erases data of past deployments that a new one makes obsolete, so that the amount stored for a
+    service is bounded. Everything that the history shows is kept."""
     if with_workloads and number > KEPT_WORKLOADS:
         await tx.deployments.forget_workloads(service, number - KEPT_WORKLOADS)
     if (last := number - KEPT_INPUTS) > 0:

@@ -27,8 +27,8 @@ _CLOUDFLARE: Final = tuple(
 
 
 _CLOUDFLARE_PROBLEMS: Final = {
-    521: "Cloudflare is refused by this machine: open the port for its networks.",
-    522: "Cloudflare does not reach this machine: open the port for its networks.",
+    521: "This machine refuses connections from Cloudflare: open the port for its networks.",
+    522: "Cloudflare cannot reach this machine: open the port for its networks.",
     525: "Cloudflare connects by HTTPS (mode Full), and there is no certificate for this name here yet. Set "
     "the record to *DNS only* until there is one, or set dns_provider.",
     526: "Cloudflare connects by HTTPS (mode Full (strict)), and does not trust the certificate here: upload "
