@@ -304,6 +304,8 @@ _SCHEDULE: Body = {"on_start": {}}
 @rule
 def running_hours_are_those_of_a_clock(operation: Operation, body: Body) -> None:
     """The time zone exists, and an environment with hours is started on a day and stopped at another time."""
+    if "timezone" in body:
+        body["timezone"] = "UTC"
     if "weekdays" in body or "auto_stop" in body:
         times = {"start_time": "1970-01-01T08:00:00.000Z", "stop_time": "1970-01-01T19:00:00.000Z"}
         body |= {name: value for name, value in times.items() if name in body}
