@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
+import signal
 import stat
 import subprocess
 import sys
@@ -54,6 +56,31 @@ def test_a_reused_process_id_of_a_dead_server_is_no_hindrance():
         left.write_text(f"{os.getpid()}\n{rest}")
         db.started()
         assert number != str(os.getpid())
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_killed_postgresql_starts_while_another_program_is_attached_to_its_memory(forgets):
+    """Without the removal of this memory, PostgreSQL refuses to start."""
+    with database("postgresql") as db:
+        server = db.started()
+        left = db.data / "postmaster.pid"
+        lines = left.read_text().splitlines()
+        _, segment = map(int, lines[6].split())
+        libc = ctypes.CDLL(None)
+        libc.shmat.restype = ctypes.c_void_p
+        attached = libc.shmat(segment, None, 0)
+        assert attached != ctypes.c_void_p(-1).value
+        try:
+            os.kill(int(lines[0]), signal.SIGKILL)
+            server.wait()
+            if forgets:
+                db.started()
+            else:
+                left.unlink()
+                assert db.start().wait() != 0
+                assert "pre-existing shared memory block" in db.log
+        finally:
+            libc.shmdt(ctypes.c_void_p(attached))
 
 
 def test_postgresql_data_of_another_major_version_is_refused_unchanged_with_advice():

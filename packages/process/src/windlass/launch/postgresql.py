@@ -7,6 +7,7 @@ for its clients without a time limit. On SIGINT, it disconnects them, writes its
 
 from __future__ import annotations
 
+import ctypes
 import locale
 import os
 import secrets
@@ -14,6 +15,7 @@ import signal
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
+from windlass.base.isolation import calls
 from windlass.launch.instance import (
     accompany,
     find_server,
@@ -47,6 +49,10 @@ _ABSENT_MARKER: Final = "windlass-database-is-absent"
 # PostgreSQL must not log a failed statement, because the statement may contain a password.
 _MEMORY_IN_FILES: Final = "dynamic_shared_memory_type=mmap"
 """The setting for a cell without shared memory, as where only Landlock isolates services."""
+_MEMORY_LINE: Final = 6
+"""The line of `postmaster.pid`, counted from 0, with the key and the id of the server's System V memory."""
+_REMOVE: Final = 0
+"""The command IPC_RMID of `shmctl`."""
 _FIRST_WITH_SETTINGS: Final = 16
 """The first major version whose `initdb` takes settings."""
 _QUIET_OPTIONS: Final = ("exit_on_error=on", "log_min_error_statement=panic", "log_min_messages=error")
@@ -73,14 +79,31 @@ def start(variables: Variables) -> NoReturn:
     if make_whole(data, lambda folder: cluster.at(folder).make(account)):
         say("the data folder was empty: made a new cluster")
     else:
-        # The server that wrote this file has ended, because this process holds the lock. The process id in it
-        # may now belong to another program.
-        (data / "postmaster.pid").unlink(missing_ok=True)
+        forget_earlier_server(data)
         cluster.settle(account)
     if variables.get(LISTEN_VARIABLE):
         admit_others(data / "pg_hba.conf")
     os.chdir(data)
     accompany([server, "-D", data, *_server_options(settings)], cluster.variables, SIGNAL_TRANSLATION)
+
+
+def forget_earlier_server(data: Path) -> None:
+    """Removes the file and the System V memory by which PostgreSQL recognizes that a server uses the data.
+
+    That server has ended, because this process holds the lock. The process id in the file may now belong to
+    another program. Where the cell has no IPC namespace, another program may be attached to the memory, and
+    PostgreSQL would refuse to start until that program ends.
+    """
+    left = data / "postmaster.pid"
+    try:
+        lines = left.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return
+    match [int(word) for word in "".join(lines[_MEMORY_LINE : _MEMORY_LINE + 1]).split() if word.isdecimal()]:
+        # After a reboot, both numbers may belong to other memory, but hardly together.
+        case [key, segment] if calls.libc.shmget(ctypes.c_int(key), ctypes.c_size_t(0), 0) == segment:
+            calls.libc.shmctl(segment, _REMOVE, None)
+    left.unlink()
 
 
 def admit_others(rules: Path) -> None:
